@@ -33,7 +33,7 @@ constexpr const char* kRequestsBring =
 constexpr const char* kRope = "has no counterpart: change the model's files instead";
 constexpr const char* kPrefixes = "equal beginnings of prompts share KV blocks, always";
 constexpr const char* kDrafts =
-    "text is the same without a draft; structured outputs and calls are drafted by their grammars, always";
+    "text is the same without a draft; --speculative-config looks for drafts in the text, without a second model";
 constexpr const char* kLogFlags = "--log-level sets what is logged";
 constexpr const char* kThreadsOfServer = "--threads and --cpu-affinity set how a CPU computes";
 constexpr const char* kLocalFile =

@@ -52,7 +52,8 @@ constexpr std::string_view kSameAsVllm[] = {"--model",
                                             "--tool-call-parser",
                                             "--reasoning-parser",
                                             "--otlp-traces-endpoint",
-                                            "--kv-events-config"};
+                                            "--kv-events-config",
+                                            "--speculative-config"};
 
 constexpr TakenFlag kTakenOfVllm[] = {{"--host", "--http"},
                                       {"--port", "--http"},
@@ -62,6 +63,7 @@ constexpr TakenFlag kTakenOfVllm[] = {{"--host", "--http"},
                                       {"-tp", "--tensor-parallel-size"},
                                       {"-pp", "--pipeline-parallel-size"},
                                       {"-dp", "--data-parallel-size"},
+                                      {"-sc", "--speculative-config"},
                                       {"--shutdown-timeout", "--drain-timeout"},
                                       {"--num-gpu-blocks-override", "--num-device-blocks"},
                                       {"--kv-cache-memory-bytes", "--kv-cache-memory"},
@@ -78,7 +80,7 @@ constexpr const char* kOwnDialect =
 constexpr const char* kOneEngine = "has no counterpart: run a server for each copy, behind a proxy (docs/deploying.md)";
 constexpr const char* kTextOnly = "models of text alone are served";
 constexpr const char* kNoSpeculation =
-    "text is the same without a draft; structured outputs and calls are drafted by their grammars, always";
+    "text is the same without a draft; --speculative-config looks for drafts in the text, without a second model";
 constexpr const char* kNoDownload = "nothing is downloaded";
 constexpr const char* kLocalModel =
     "has no counterpart: nothing is downloaded; --model names a local folder or GGUF file";
@@ -162,7 +164,7 @@ constexpr NotedFlag kNotedOfVllm[] = {
     {"--max-parallel-loading-workers", kOneArgument, kHowFilesAreRead},
     {"--guided-decoding-backend,--structured-outputs-config", kOneArgument, kGrammar},
     {"--chat-template-content-format", kOneArgument, "content is given in the form that the template reads"},
-    {"--speculative-config,-sc,--num-speculative-tokens,--speculative-model", kOneArgument, kNoSpeculation},
+    {"--num-speculative-tokens,--speculative-model", kOneArgument, kNoSpeculation},
     {"--language-model-only", kNoArgument, kTextOnly},
     {"--limit-mm-per-prompt,--mm-processor-kwargs,--mm-processor-cache-gb,--mm-encoder-tp-mode,--media-io-kwargs,"
      "--allowed-local-media-path,--allowed-media-domains",

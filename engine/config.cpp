@@ -343,6 +343,8 @@ std::vector<Error> EngineConfig::validate() const {
     check.refuse("speculative_config", "needs pipeline_parallel_size 1: with more stages the first one has no samples");
   } else if (speculation->is_on() && !journal.empty() && !journal_tokens) {
     check.refuse("speculative_config", "needs journal_tokens: drafts follow from the tokens, which a replay must have");
+  } else if (speculation->is_on() && num_rows() < 2) {
+    check.refuse("speculative_config", "needs max_num_seqs of at least 2: each draft takes the place of a sequence");
   }
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);
   check.in_range("threads", threads, 0, 1024);

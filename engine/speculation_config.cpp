@@ -20,24 +20,31 @@ class Reader {
  public:
   explicit Reader(nlohmann::json object) : object_(std::move(object)) {}
 
-  std::optional<std::int32_t> count(const std::string& key) {
+  std::optional<std::int32_t> count(const std::string& key, std::int32_t min = 1,
+                                    std::int32_t max = SpeculationConfig::kMaxTokens) {
     const auto value = take(key);
     if (!value) return std::nullopt;
-    const bool fits = value->is_number_integer() && *value >= 1 && *value <= SpeculationConfig::kMaxTokens;
-    if (!fits) {
-      refuse("must be a number from 1 to " + std::to_string(SpeculationConfig::kMaxTokens), key, *value);
-      return std::nullopt;
-    }
-    return value->get<std::int32_t>();
+    if (value->is_number_integer() && *value >= min && *value <= max) return value->get<std::int32_t>();
+    refuse("must be a number from " + std::to_string(min) + " to " + std::to_string(max), key, *value);
+    return std::nullopt;
+  }
+
+  std::optional<double> probability(const std::string& key) {
+    const auto value = take(key);
+    if (!value) return std::nullopt;
+    if (value->is_number() && *value >= 0 && *value <= 1) return value->get<double>();
+    refuse("must be a number from 0 to 1", key, *value);
+    return std::nullopt;
   }
 
   std::optional<SpeculationMethod> method() {
     const auto value = take("method");
     if (value && *value == "ngram") return SpeculationMethod::ngram;
+    if (value && *value == "suffix") return SpeculationMethod::suffix;
     if (value) {
-      refuse("must be \"ngram\"", "method", *value);
+      refuse(R"(must be "ngram" or "suffix")", "method", *value);
     } else {
-      set_problem("needs the key method: \"ngram\"");
+      set_problem(R"(needs the key method: "ngram" or "suffix")");
     }
     return std::nullopt;
   }
@@ -77,10 +84,17 @@ Result<SpeculationConfig> parse_speculation_config(std::string_view json) {
   Reader reader(std::move(object));
   config.method = reader.method().value_or(config.method);
   config.max_drafts = reader.count("num_speculative_tokens").value_or(config.max_drafts);
-  const auto min = reader.count("prompt_lookup_min");
-  const auto max = reader.count("prompt_lookup_max");
-  config.max_match = max.value_or(std::max(config.max_match, min.value_or(0)));
-  config.min_match = min.value_or(std::min(config.min_match, config.max_match));
+  if (config.method == SpeculationMethod::suffix) {
+    config.max_match = reader.count("suffix_decoding_max_tree_depth").value_or(config.max_match);
+    config.min_match = std::min(config.min_match, config.max_match);
+    config.max_outputs = reader.count("suffix_decoding_max_cached_requests", 0, 1'000'000).value_or(config.max_outputs);
+    config.min_chance = reader.probability("suffix_decoding_min_token_prob").value_or(config.min_chance);
+  } else {
+    const auto min = reader.count("prompt_lookup_min");
+    const auto max = reader.count("prompt_lookup_max");
+    config.max_match = max.value_or(std::max(config.max_match, min.value_or(0)));
+    config.min_match = min.value_or(std::min(config.min_match, config.max_match));
+  }
   if (Status status = reader.finish(); !status) return fail(std::move(status.error()));
   if (config.min_match > config.max_match) {
     return refuse("is wrong: prompt_lookup_min is " + std::to_string(config.min_match) +

@@ -9,10 +9,11 @@ namespace pagoda {
 
 enum class SpeculationMethod : std::uint8_t {
   none,
-  ngram,  ///< drafts are what followed the last tokens of a sequence where they stood before, in prompt or output
+  ngram,   ///< drafts are what followed the last tokens of a sequence where they stood before, in prompt or output
+  suffix,  ///< as ngram, and also in earlier outputs of the same user
 };
 constexpr SpeculationMethod last_value(SpeculationMethod) {
-  return SpeculationMethod::ngram;
+  return SpeculationMethod::suffix;
 }
 
 /// How the engine finds drafts: tokens that probably follow. Each draft is verified by the model in the next step, so
@@ -20,6 +21,8 @@ constexpr SpeculationMethod last_value(SpeculationMethod) {
 struct SpeculationConfig {
   /// Maximum of max_drafts and max_match.
   static constexpr std::int32_t kMaxTokens = 64;
+  /// Maximum number of tokens of earlier outputs that are kept, for all users together.
+  static constexpr std::int64_t kMaxHistoryTokens = 65536;
 
   SpeculationMethod method = SpeculationMethod::none;
   /// Maximum number of drafts of a sequence in a step. The scheduler takes as many as pay.
@@ -28,18 +31,25 @@ struct SpeculationConfig {
   std::int32_t min_match = 3;
   /// Maximum number of last tokens that are compared: places that agree in as many are equally good.
   std::int32_t max_match = 32;
+  /// Drafts are made as long as their chance is at least this.
+  double min_chance = 0.05;
+  /// Maximum number of earlier outputs of a user that are kept; only for the method suffix.
+  std::int32_t max_outputs = 10'000;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.method, self.max_drafts, self.min_match, self.max_match);
+    return visit(self.method, self.max_drafts, self.min_match, self.max_match, self.min_chance, self.max_outputs);
   }
   bool operator==(const SpeculationConfig&) const = default;
 
   bool is_on() const { return method != SpeculationMethod::none; }
+  bool has_history() const { return method == SpeculationMethod::suffix && max_outputs > 0; }
 };
 
 /// Reads the JSON object of --speculative-config, whose keys are those of vLLM: method, num_speculative_tokens
-/// (max_drafts), prompt_lookup_min and prompt_lookup_max (min_match and max_match). An empty text means no speculation.
-/// An error names the key that is wrong.
+/// (max_drafts); for ngram prompt_lookup_min and prompt_lookup_max (min_match and max_match); for suffix
+/// suffix_decoding_max_tree_depth (max_match), suffix_decoding_max_cached_requests (max_outputs) and
+/// suffix_decoding_min_token_prob (min_chance). An empty text means no speculation. An error names the key that is
+/// wrong.
 Result<SpeculationConfig> parse_speculation_config(std::string_view json);
 
 }  // namespace pagoda

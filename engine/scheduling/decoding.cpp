@@ -38,8 +38,9 @@ bool Decoding::load(Decoder& in, const SequenceGroup& group) {
   return std::ranges::all_of(group.sequences, fits) && load_strategy(in, group);
 }
 
-std::unique_ptr<Decoding> make_decoding(const SharedSpec& spec, const SchedulerConfig& config) {
-  return spec->sampling.use_beam_search ? make_beam_search(spec, config) : make_sampling(spec, config);
+std::unique_ptr<Decoding> make_decoding(const SharedSpec& spec, const SchedulerConfig& config,
+                                        const OutputHistory& history) {
+  return spec->sampling.use_beam_search ? make_beam_search(spec, config) : make_sampling(spec, config, history);
 }
 
 void restore_sequences(SequenceGroup& group) {

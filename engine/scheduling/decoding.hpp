@@ -17,6 +17,7 @@
 
 namespace pagoda::scheduling {
 
+class OutputHistory;
 struct Sequence;
 struct SequenceGroup;
 
@@ -104,11 +105,13 @@ class Decoding {
   std::unique_ptr<Constraint> constraint_;  ///< may refer to the proposer
 };
 
-/// Returns the strategy of a request.
-std::unique_ptr<Decoding> make_decoding(const SharedSpec& spec, const SchedulerConfig& config);
+/// Returns the strategy of a request. `history` must outlive it.
+std::unique_ptr<Decoding> make_decoding(const SharedSpec& spec, const SchedulerConfig& config,
+                                        const OutputHistory& history);
 
 /// Return the strategies. Each is in a file of its own.
-std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config);
+std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config,
+                                        const OutputHistory& history);
 std::unique_ptr<Decoding> make_beam_search(const SharedSpec& spec, const SchedulerConfig& config);
 
 /// Gives a new group the tokens of its request's progress, as if the group had been preempted.

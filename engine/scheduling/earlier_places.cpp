@@ -41,8 +41,8 @@ void EarlierPlaces::add(const JoinedTokens& tokens, std::int32_t end) {
   for (; place <= end; ++place) link(tokens, place);
 }
 
-std::int32_t EarlierPlaces::latest_like(const JoinedTokens& tokens, std::int32_t place) const {
-  return place < length_ ? -1 : latest_[list_of(tokens, place)];
+std::int32_t EarlierPlaces::latest_like(const JoinedTokens& text) const {
+  return text.size() < length_ ? -1 : latest_[list_of(text, text.size())];
 }
 
 }  // namespace pagoda::scheduling

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,17 +20,18 @@ struct JoinedTokens {
     const auto at = static_cast<std::size_t>(position);
     return at < first.size() ? first[at] : second[at - first.size()];
   }
-  /// Returns how many tokens before `a` equal those before `b`, at most `limit`.
-  std::int32_t common_length(std::int32_t a, std::int32_t b, std::int32_t limit) const {
+  /// Returns how many tokens before `place` equal the last tokens of `text`, at most `limit`.
+  std::int32_t num_in_common(std::int32_t place, const JoinedTokens& text, std::int32_t limit) const {
+    const std::int32_t most = std::min({limit, place, text.size()});
     std::int32_t length = 0;
-    while (length < limit && length < a && length < b && (*this)[a - 1 - length] == (*this)[b - 1 - length]) ++length;
+    while (length < most && (*this)[place - 1 - length] == text[text.size() - 1 - length]) ++length;
     return length;
   }
 };
 
-/// Finds the places of a text where the same `length` tokens stand as at its end, the latest first. A place is the
-/// position behind these tokens. Takes about 12 bytes for each place, and constant time to add one: all places whose
-/// tokens have one hash value are a linked list, as in the compression of LZ77.
+/// Finds the places of a text where the same `length` tokens stand as at the end of this or another text, the latest
+/// first. A place is the position behind these tokens. Takes about 12 bytes for each place, and constant time to add
+/// one: all places whose tokens have one hash value are a linked list, as in the compression of LZ77.
 class EarlierPlaces {
  public:
   /// Places before `first` are left to another object. `length` is positive.
@@ -40,9 +42,9 @@ class EarlierPlaces {
   /// Returns the first place that was not added.
   std::int32_t end() const { return first_ + static_cast<std::int32_t>(previous_.size()); }
 
-  /// Returns the latest added place whose tokens have the hash value of those before `place`; -1 = none. The tokens may
-  /// differ all the same.
-  std::int32_t latest_like(const JoinedTokens& tokens, std::int32_t place) const;
+  /// Returns the latest added place whose tokens have the hash value of the last tokens of `text`; -1 = none. The
+  /// tokens may differ all the same.
+  std::int32_t latest_like(const JoinedTokens& text) const;
   /// Returns the next older place of this list; -1 = none.
   std::int32_t before(std::int32_t place) const { return previous_[static_cast<std::size_t>(place - first_)]; }
 

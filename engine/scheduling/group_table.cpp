@@ -24,7 +24,9 @@ void PendingUpdates::steps_failed(StepId first) {
 }
 
 GroupTable::GroupTable(const SchedulerConfig& config)
-    : waiting(make_waiting_queue(config.policy, config.priority_aging_s)), max_rows(config.max_num_seqs) {
+    : waiting(make_waiting_queue(config.policy, config.priority_aging_s)),
+      max_rows(config.max_num_seqs),
+      history(config.speculation) {
   free_rows.reserve(static_cast<std::size_t>(max_rows));
   for (RowId row = max_rows - 1; row >= 0; --row) free_rows.push_back(row);
 }
@@ -156,6 +158,7 @@ void GroupTable::release(Sequence& sequence) {
 void GroupTable::finish(SequenceGroup& group, Sequence& sequence) {
   const bool had_row = sequence.state == SequenceState::running || !group.decoding->has_independent_sequences();
   release(sequence);
+  if (group.decoding->has_independent_sequences()) history.add(*group.spec, sequence.output);
   group.has_finished = true;
   group.decoding->on_end(sequence.id);
   if (had_row && group.rows_reserved > 0) reserve_rows(group, -1);

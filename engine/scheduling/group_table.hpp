@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/scheduling/output_history.hpp"
 #include "engine/scheduling/quarantine.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/sequence_group.hpp"
@@ -58,6 +59,7 @@ struct GroupTable {
   PendingUpdates pending_updates;
   SequenceId next_sequence = 1;
   Quarantine quarantine;
+  OutputHistory history;  ///< outputs of sequences that have finished
 
   SequenceGroup* find(RequestId id) const;
   static Sequence* find(SequenceGroup* group, SequenceId id);

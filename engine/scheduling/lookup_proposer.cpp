@@ -12,8 +12,6 @@ namespace {
 
 /// Maximum number of places that are looked at in a list.
 constexpr int kMaxPlaces = 8;
-/// A continuation ends where its chance is lower: such a draft never pays.
-constexpr double kMinChance = 0.05;
 /// Weight of a result when the next one of its kind comes.
 constexpr double kFade = 0.9;
 
@@ -38,8 +36,9 @@ bool may_decode(const SequenceGroup& group, const Sequence& s) {
 
 }  // namespace
 
-LookupProposer::LookupProposer(const SpeculationConfig& config, const TokenIds& eos_token_ids)
-    : config_(config), eos_token_ids_(eos_token_ids), in_prompt_(config.min_match, 0) {
+LookupProposer::LookupProposer(const SpeculationConfig& config, const TokenIds& eos_token_ids,
+                               const OutputHistory& history)
+    : config_(config), eos_token_ids_(eos_token_ids), history_(history), in_prompt_(config.min_match, 0) {
   static_assert(kFirstShares.size() == kMatchSizes);
 }
 
@@ -51,13 +50,12 @@ void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, con
   State& state = sequences_[sequence.id];
   const bool is_complete = add_places(group, tokens, state, room.new_tokens);
   if (!is_complete || room.max_drafts == 0 || !may_decode(group, sequence)) return;
-  if (state.num_known != tokens.size()) find_continuation(tokens, state);
+  if (state.num_known != tokens.size() || state.version != history_.version()) find_continuation(group, tokens, state);
   // The sample in flight takes the first token of the continuation. The last token needs no draft.
   const std::int64_t skipped = sequence.num_placeholders;
   const std::int64_t num_left = group.spec->sampling.max_tokens - sequence.num_generated() - 1;
-  const std::int64_t count =
-      std::min<std::int64_t>({std::ssize(state.continuation) - skipped, config_.max_drafts, num_left,
-                              static_cast<std::int64_t>(room.max_drafts)});
+  const std::int64_t count = std::min<std::int64_t>({std::ssize(state.continuation) - skipped, config_.max_drafts,
+                                                     num_left, static_cast<std::int64_t>(room.max_drafts)});
   if (count <= 0) return;
   sequence.ahead.drafts.assign(state.continuation.begin() + skipped, state.continuation.begin() + skipped + count);
   chances.assign(state.chances.begin() + skipped, state.chances.begin() + skipped + count);
@@ -78,56 +76,65 @@ bool LookupProposer::add_places(const SequenceGroup& group, const JoinedTokens& 
          add(*state.in_output, tokens.size() - 1, state.loaded_end);
 }
 
-void LookupProposer::find_continuation(const JoinedTokens& tokens, State& state) const {
+void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedTokens& tokens, State& state) const {
   state.num_known = tokens.size();
+  state.version = history_.version();
   state.continuation.clear();
   state.chances.clear();
-  std::vector<std::int32_t> places;
-  std::int32_t agreed = find_places(tokens, *state.in_output, config_.min_match, places);
-  agreed = find_places(tokens, in_prompt_, agreed, places);
-  if (places.empty()) return;
-  state.match_size = match_size(agreed);
+  Found found;
+  found.num_agreed = config_.min_match;
+  find_places(tokens, tokens, *state.in_output, found);
+  find_places(tokens, tokens, in_prompt_, found);
+  const OutputHistory::Texts earlier_outputs = history_.find(*group.spec);
+  std::array<JoinedTokens, earlier_outputs.size()> texts;
+  for (std::size_t i = 0; i < texts.size() && earlier_outputs[i] != nullptr; ++i) {
+    texts[i] = earlier_outputs[i]->joined();
+    find_places(tokens, texts[i], earlier_outputs[i]->places, found);
+  }
+  if (found.places.empty()) return;
+  state.match_size = match_size(found.num_agreed);
   const Outcomes& outcomes = state.outcomes[state.match_size];
   const double share_right = (outcomes.right + kFirstWeight * kFirstShares[state.match_size]) /
                              (outcomes.right + outcomes.wrong + kFirstWeight);
   double chance = 1;
   while (std::ssize(state.continuation) <= config_.max_drafts) {
-    const std::int32_t index = static_cast<std::int32_t>(state.continuation.size());
-    // A place may continue with what it is a draft for: a text that repeats itself.
-    const auto next = [&](std::int32_t place) {
-      const std::int32_t at = place + index;
-      return at < tokens.size() ? tokens[at] : state.continuation[static_cast<std::size_t>(at - tokens.size())];
+    // The text of the sequence itself goes on with the continuation: it may repeat itself.
+    const auto next = [&](const Found::Place& place) {
+      const std::size_t at = static_cast<std::size_t>(place.position) + state.continuation.size();
+      const auto size = static_cast<std::size_t>(place.text->size());
+      if (at < size) return (*place.text)[static_cast<std::int32_t>(at)];
+      return place.text == &tokens ? state.continuation[at - size] : OutputHistory::kEnd;
     };
-    TokenId likeliest = 0;
+    TokenId likeliest = OutputHistory::kEnd;
     std::ptrdiff_t most = 0;
-    for (const std::int32_t place : places) {
+    for (const Found::Place& place : found.places) {
       const TokenId token = next(place);
-      const std::ptrdiff_t count = std::ranges::count(places, token, next);
+      const std::ptrdiff_t count = std::ranges::count(found.places, token, next);
       if (count > most) {
         likeliest = token;
         most = count;
       }
     }
-    chance *= share_right * static_cast<double>(most) / static_cast<double>(places.size());
-    if (chance < kMinChance || std::ranges::find(eos_token_ids_, likeliest) != eos_token_ids_.end()) return;
-    std::erase_if(places, [&](std::int32_t place) { return next(place) != likeliest; });
+    chance *= share_right * static_cast<double>(most) / static_cast<double>(found.places.size());
+    const bool ends =
+        likeliest == OutputHistory::kEnd || std::ranges::find(eos_token_ids_, likeliest) != eos_token_ids_.end();
+    if (ends || chance < config_.min_chance) return;
+    std::erase_if(found.places, [&](const Found::Place& place) { return next(place) != likeliest; });
     state.continuation.push_back(likeliest);
     state.chances.push_back(chance);
   }
 }
 
-std::int32_t LookupProposer::find_places(const JoinedTokens& tokens, const EarlierPlaces& earlier, std::int32_t agreed,
-                                         std::vector<std::int32_t>& places) const {
-  const std::int32_t end = tokens.size();
-  std::int32_t place = earlier.latest_like(tokens, end);
+void LookupProposer::find_places(const JoinedTokens& tokens, const JoinedTokens& text, const EarlierPlaces& earlier,
+                                 Found& found) const {
+  std::int32_t place = earlier.latest_like(tokens);
   for (int visited = 0; place >= 0 && visited < kMaxPlaces; place = earlier.before(place), ++visited) {
-    const std::int32_t length = tokens.common_length(place, end, config_.max_match);
-    if (length < agreed) continue;
-    if (length > agreed) places.clear();
-    agreed = length;
-    places.push_back(place);
+    const std::int32_t length = text.num_in_common(place, tokens, config_.max_match);
+    if (length < found.num_agreed) continue;
+    if (length > found.num_agreed) found.places.clear();
+    found.num_agreed = length;
+    found.places.push_back({&text, place});
   }
-  return agreed;
 }
 
 void LookupProposer::on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) {

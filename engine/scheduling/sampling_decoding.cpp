@@ -123,10 +123,11 @@ class Sampling final : public Decoding {
 
 }  // namespace
 
-std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config) {
+std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config,
+                                        const OutputHistory& history) {
   std::unique_ptr<Proposer> lookups;
-  if (config.speculation.is_on()) {
-    lookups = std::make_unique<LookupProposer>(config.speculation, config.eos_token_ids);
+  if (config.speculation.is_on() && spec->sampling.speculation) {
+    lookups = std::make_unique<LookupProposer>(config.speculation, config.eos_token_ids, history);
   }
   if (!is_constrained(*spec, config)) {
     return std::make_unique<Sampling>(*spec, config, nullptr, std::move(lookups));

@@ -36,7 +36,7 @@ SchedulerCore::SchedulerCore(SchedulerConfig config)
 void SchedulerCore::add_group(SharedSpec spec) {
   auto group = std::make_unique<SequenceGroup>();
   group->spec = std::move(spec);
-  group->follow_spec(config_);
+  group->follow_spec(config_, table_.history);
   const auto progress = group->spec->progress;
   group->next_prompt_logprob = group->prompt_len();
   if (group->spec->sampling.prompt_logprobs) {

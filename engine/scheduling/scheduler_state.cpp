@@ -35,6 +35,7 @@ void GroupTable::save(Encoder& out) const {
     group->decoding->save(out);
   }
   waiting->save(out);
+  history.save(out);
   visit_fields(*this, [&](const auto&... fields) { (out.put(fields), ...); });
 }
 
@@ -44,7 +45,7 @@ bool GroupTable::load(Decoder& in, const SchedulerConfig& config) {
   for (; num_groups > 0; --num_groups) {
     if (!load_group(in, config)) return false;
   }
-  if (!load_queues(in)) return false;
+  if (!load_queues(in) || !history.load(in)) return false;
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   const auto is_row = [&](RowId row) { return row >= 0 && row < max_rows; };
   const auto is_given = [&](const auto& owned) { return owned.first < next_sequence; };
@@ -58,7 +59,7 @@ bool GroupTable::load_group(Decoder& in, const SchedulerConfig& config) {
   auto read = std::make_unique<SequenceGroup>();
   SequenceGroup& group = *read;
   if (!in.get(group) || !pagoda::is_valid(group.spec)) return false;
-  group.follow_spec(config);
+  group.follow_spec(config, history);
   if (!is_valid(group)) return false;
   for (const Sequence& s : group.sequences) {
     if (!group_of.emplace(s.id, group.entry.id).second) return false;

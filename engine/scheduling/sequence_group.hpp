@@ -124,9 +124,9 @@ struct SequenceGroup {
   }
 
   /// Sets the fields that follow from the spec.
-  void follow_spec(const SchedulerConfig& config) {
+  void follow_spec(const SchedulerConfig& config, const OutputHistory& history) {
     entry = {spec->id, spec->priority, spec->user, static_cast<std::int64_t>(spec->prompt->size()), spec->arrival_us};
-    decoding = make_decoding(spec, config);
+    decoding = make_decoding(spec, config, history);
   }
 
   std::int32_t num_samples() const { return static_cast<std::int32_t>(spec->sampling.num_sequences()); }

@@ -199,6 +199,11 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
          c.journal = "j";
          c.journal_tokens = false;
        }},
+      {"speculative_config",
+       [](EngineConfig& c) {
+         c.speculative_config.text = R"({"method":"ngram"})";
+         c.max_num_seqs = 1;
+       }},
       {"cpu_affinity", [](EngineConfig& c) { c.cpu_affinity = "core"; }},
       {"threads", [](EngineConfig& c) { c.threads = -1; }},
       {"tensor_parallel_size", [](EngineConfig& c) { c.tensor_parallel_size = 0; }},

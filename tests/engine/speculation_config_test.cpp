@@ -28,20 +28,35 @@ TEST(SpeculationConfig, EachKeyButTheMethodHasADefaultThatFitsTheOthers) {
   EXPECT_EQ(parse_speculation_config(R"({"method":"ngram","prompt_lookup_min":40})")->max_match, 40);
 }
 
+TEST(SpeculationConfig, TheMethodSuffixHasKeysOfItsOwn) {
+  const auto config =
+      parse_speculation_config(R"({"method":"suffix","num_speculative_tokens":9,"suffix_decoding_max_tree_depth":24,)"
+                               R"("suffix_decoding_max_cached_requests":100,"suffix_decoding_min_token_prob":0.2})");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(*config, (SpeculationConfig{SpeculationMethod::suffix, 9, 3, 24, 0.2, 100}));
+  EXPECT_TRUE(config->has_history());
+  EXPECT_FALSE(
+      parse_speculation_config(R"({"method":"suffix","suffix_decoding_max_cached_requests":0})")->has_history());
+}
+
 TEST(SpeculationConfig, AnErrorNamesWhatIsWrong) {
   const std::pair<const char*, const char*> wrong[] = {
       {"ngram", "must be a JSON object"},
       {R"(["ngram"])", "must be a JSON object"},
       {R"({"method":"ngram")", "must be a JSON object"},
       {R"({})", "needs the key method"},
-      {R"({"method":"medusa"})", R"(method must be "ngram", not "medusa")"},
-      {R"({"method":7})", R"(method must be "ngram", not 7)"},
+      {R"({"method":"medusa"})", R"(method must be "ngram" or "suffix", not "medusa")"},
+      {R"({"method":7})", R"(method must be "ngram" or "suffix", not 7)"},
       {R"({"method":"ngram","model":"small"})", R"(unknown key "model")"},
-      {R"({"method":"ngram","num_speculative_tokens":0})", "num_speculative_tokens must be a number from 1 to 64, not 0"},
+      {R"({"method":"ngram","num_speculative_tokens":0})",
+       "num_speculative_tokens must be a number from 1 to 64, not 0"},
       {R"({"method":"ngram","num_speculative_tokens":65})", "from 1 to 64, not 65"},
       {R"({"method":"ngram","num_speculative_tokens":4.5})", "not 4.5"},
       {R"({"method":"ngram","num_speculative_tokens":18446744073709551615})", "from 1 to 64"},
       {R"({"method":"ngram","prompt_lookup_min":"3"})", R"(prompt_lookup_min must be a number from 1 to 64, not "3")"},
+      {R"({"method":"suffix","suffix_decoding_min_token_prob":1.5})", "must be a number from 0 to 1, not 1.5"},
+      {R"({"method":"suffix","suffix_decoding_max_cached_requests":-1})", "from 0 to 1000000, not -1"},
+      {R"({"method":"suffix","prompt_lookup_min":3})", R"(unknown key "prompt_lookup_min")"},
       {R"({"method":"ngram","prompt_lookup_min":5,"prompt_lookup_max":4})", "prompt_lookup_min is 5, above"}};
   for (const auto& [text, expected] : wrong) {
     const auto config = parse_speculation_config(text);

@@ -51,9 +51,9 @@ TEST(EarlierPlaces, FindThosePlacesOfRandomTextsThatASearchFinds) {
     in_second.add(tokens, end - 1);
     std::vector<std::int32_t> found;
     for (const EarlierPlaces* places : {&in_second, &in_first}) {
-      for (auto place = places->latest_like(tokens, end); place >= 0; place = places->before(place)) {
+      for (auto place = places->latest_like(tokens); place >= 0; place = places->before(place)) {
         ASSERT_LT(place, end);
-        if (tokens.common_length(place, end, length) == length) found.push_back(place);
+        if (tokens.num_in_common(place, tokens, length) == length) found.push_back(place);
       }
     }
     EXPECT_EQ(found, places_of(all, length)) << "round " << round;
@@ -63,13 +63,13 @@ TEST(EarlierPlaces, FindThosePlacesOfRandomTextsThatASearchFinds) {
 /// A group of one running sequence that has run all its tokens but the last.
 class Lookups : public testing::Test {
  protected:
-  void start(TokenIds prompt, TokenIds output, SpeculationConfig config = {SpeculationMethod::ngram, 8, 2, 32}) {
+  void start(TokenIds prompt, TokenIds output, SpeculationConfig config = kConfig) {
     auto spec = std::make_shared<RequestSpec>();
     spec->id = 1;
     spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
     spec->sampling.max_tokens = max_tokens_;
     group_.spec = spec;
-    group_.follow_spec(SchedulerConfig{});
+    group_.follow_spec(SchedulerConfig{}, history_);
     group_.forked = true;
     group_.sequences.resize(1);
     Sequence& s = sequence();
@@ -77,7 +77,7 @@ class Lookups : public testing::Test {
     s.state = SequenceState::running;
     s.output = std::move(output);
     s.num_admitted_tokens = group_.prompt_len();
-    proposer_ = std::make_unique<LookupProposer>(config, TokenIds{kEos});
+    proposer_ = std::make_unique<LookupProposer>(config, TokenIds{kEos}, history_);
   }
   Sequence& sequence() { return group_.sequences.front(); }
 
@@ -91,6 +91,8 @@ class Lookups : public testing::Test {
   }
 
   static constexpr TokenId kEos = 99;
+  static constexpr SpeculationConfig kConfig{SpeculationMethod::ngram, 8, 2, 32};
+  OutputHistory history_{SpeculationConfig{SpeculationMethod::suffix, 8, 2, 32}};
   std::int64_t max_tokens_ = 100;
   SequenceGroup group_;
   std::unique_ptr<LookupProposer> proposer_;
@@ -189,7 +191,7 @@ TEST_F(Lookups, ALoadedProposerGoesOnAsTheSavedOne) {
   };
   const auto bytes = bytes_of(*proposer_);
   auto saved = std::move(proposer_);
-  proposer_ = std::make_unique<LookupProposer>(SpeculationConfig{SpeculationMethod::ngram, 8, 2, 32}, TokenIds{kEos});
+  proposer_ = std::make_unique<LookupProposer>(kConfig, TokenIds{kEos}, history_);
   Decoder in(bytes);
   ASSERT_TRUE(proposer_->load(in));
   EXPECT_EQ(bytes_of(*proposer_), bytes);
@@ -201,6 +203,87 @@ TEST_F(Lookups, ALoadedProposerGoesOnAsTheSavedOne) {
   EXPECT_EQ(propose(4, 400), drafts);
   EXPECT_EQ(chances_, chances);
   EXPECT_EQ(bytes_of(*proposer_), after_load);
+}
+
+TEST_F(Lookups, EarlierOutputsOfTheUserAreSearchedToo) {
+  RequestSpec earlier;
+  earlier.user = "ann";
+  earlier.prompt = std::make_shared<const TokenIds>(TokenIds{1, 2});
+  history_.add(earlier, TokenIds{30, 31, 32, 33});
+  const auto drafts_for = [&](const char* user, const char* salt, TokenIds prompt, TokenIds output) {
+    start(std::move(prompt), std::move(output));
+    auto spec = std::make_shared<RequestSpec>(*group_.spec);
+    spec->user = user;
+    spec->cache_salt = salt;
+    group_.spec = spec;
+    return propose();
+  };
+  EXPECT_EQ(drafts_for("ann", "", {5, 6}, {30, 31}), (TokenIds{32, 33}));
+  EXPECT_EQ(drafts_for("ann", "", {9, 1, 2}, {}), (TokenIds{30, 31, 32, 33}));
+  EXPECT_EQ(drafts_for("bob", "", {5, 6}, {30, 31}), TokenIds{});
+  EXPECT_EQ(drafts_for("ann", "salt", {5, 6}, {30, 31}), TokenIds{});
+  // What comes later in the history is found for the same tokens.
+  EXPECT_EQ(drafts_for("ann", "", {5, 6}, {30, 31}), (TokenIds{32, 33}));
+  history_.add(earlier, TokenIds{7, 8, 30, 31, 40});
+  history_.add(earlier, TokenIds{7, 8, 30, 31, 40});
+  EXPECT_EQ(propose(), (TokenIds{40}));
+}
+
+TEST(OutputHistory, KeepsTheLatestTokensAndUsers) {
+  OutputHistory history(SpeculationConfig{SpeculationMethod::suffix, 8, 2, 32});
+  RequestSpec spec;
+  spec.prompt = std::make_shared<const TokenIds>(TokenIds{1});
+  const auto find = [&](int user) {
+    spec.user = "user" + std::to_string(user);
+    return history.find(spec);
+  };
+  for (int user = 0; user < 300; ++user) {
+    spec.user = "user" + std::to_string(user);
+    history.add(spec, TokenIds(1000, user));
+  }
+  std::size_t kept = 0;
+  std::size_t users = 0;
+  for (int user = 0; user < 300; ++user) {
+    for (const OutputHistory::Text* text : find(user)) kept += text == nullptr ? 0 : text->tokens.size();
+    users += find(user)[0] != nullptr ? 1 : 0;
+  }
+  EXPECT_LE(kept, static_cast<std::size_t>(SpeculationConfig::kMaxHistoryTokens));
+  EXPECT_GT(users, 50U);
+  EXPECT_NE(find(299)[0], nullptr);
+  EXPECT_EQ(find(0)[0], nullptr);
+
+  std::vector<std::byte> bytes;
+  Encoder out(bytes);
+  history.save(out);
+  Decoder in(bytes);
+  OutputHistory loaded(SpeculationConfig{SpeculationMethod::suffix, 8, 2, 32});
+  ASSERT_TRUE(loaded.load(in));
+  std::vector<std::byte> again;
+  Encoder out_again(again);
+  loaded.save(out_again);
+  EXPECT_EQ(again, bytes);
+  OutputHistory without(SpeculationConfig{SpeculationMethod::ngram});
+  Decoder in_without(bytes);
+  EXPECT_FALSE(without.load(in_without));
+}
+
+TEST(OutputHistory, KeepsNoMoreOutputsThanItShould) {
+  SpeculationConfig config{SpeculationMethod::suffix, 8, 2, 32};
+  config.max_outputs = 4;
+  OutputHistory history(config);
+  RequestSpec spec;
+  spec.prompt = std::make_shared<const TokenIds>(TokenIds{1});
+  for (int i = 0; i < 9; ++i) {
+    history.add(spec, TokenIds{i, i});
+    std::int32_t outputs = 0;
+    for (const OutputHistory::Text* text : history.find(spec)) outputs += text->num_outputs;
+    EXPECT_LE(outputs, 4);
+    EXPECT_GE(outputs, std::min(i + 1, 2));
+  }
+  config.max_outputs = 0;
+  OutputHistory none(config);
+  none.add(spec, TokenIds{1, 2});
+  EXPECT_EQ(none.find(spec)[0], nullptr);
 }
 
 /// A scheduler over a device whose rows sample a fixed text, and whose steps take a time by their number of tokens.
@@ -345,7 +428,8 @@ TEST_F(Drafting, DraftsThatCostAsMuchAsStepsAreNotMade) {
 TEST_F(Drafting, OthersRunInTheSameStepsAsASequenceWithDrafts) {
   start(2);
   add(1, numbers(100, 60), numbers(100, 60));
-  for (RequestId id = 2; id < 6; ++id) add(id, {static_cast<TokenId>(1000 * id)}, numbers(static_cast<TokenId>(1000 * id + 1), 40));
+  for (RequestId id = 2; id < 6; ++id)
+    add(id, {static_cast<TokenId>(1000 * id)}, numbers(static_cast<TokenId>(1000 * id + 1), 40));
   run();
   EXPECT_LT(num_steps_, 50);
 }

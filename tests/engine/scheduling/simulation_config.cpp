@@ -168,10 +168,11 @@ SimulationConfig drafting_simulation(std::uint64_t seed) {
     return all[random() % all.size()];
   };
   SpeculationConfig& speculation = config.scheduler.speculation;
-  speculation.method = SpeculationMethod::ngram;
+  speculation.method = pick(0, 1) == 1 ? SpeculationMethod::suffix : SpeculationMethod::ngram;
   speculation.max_drafts = pick(1, 2, 5, 16, 64);
   speculation.min_match = pick(1, 1, 2, 3);
   speculation.max_match = speculation.min_match + pick(0, 1, 30);
+  speculation.max_outputs = pick(0, 1, 4, 1000);
   config.echo_chance = pick(0, 50, 80, 95) / 100.0;
   config.grammar_chance = std::min(config.grammar_chance, 0.3);
   return config;
