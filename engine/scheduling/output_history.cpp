@@ -33,8 +33,7 @@ void OutputHistory::add(const RequestSpec& spec, std::span<const TokenId> output
   ++owned.newer.num_outputs;
   owned.last_added = ++version_;
   // Half of the outputs stay when the other half is forgotten.
-  const bool is_full = 2 * tokens.size() >= kMaxTokens ||
-                       2 * owned.newer.num_outputs >= config_.max_outputs;
+  const bool is_full = 2 * tokens.size() >= kMaxTokens || 2 * owned.newer.num_outputs >= config_.max_outputs;
   if (is_full) owned.older = std::exchange(owned.newer, text_of({}, 0));
   num_tokens_ += owned.num_tokens();
   forget_users();

@@ -17,8 +17,8 @@
 namespace pagoda::scheduling {
 
 /// The outputs of requests that have ended, in which drafts for later requests are found. Requests see only outputs of
-/// their own user with their own cache salt. Keeps the latest outputs, about 16 bytes for each token; when there are too
-/// many, those of the users go whose last output is the oldest.
+/// their own user with their own cache salt. Keeps the latest outputs, about 16 bytes for each token; when there are
+/// too many, those of the users go whose last output is the oldest.
 class OutputHistory {
  public:
   /// Stands behind each output, and is no token.

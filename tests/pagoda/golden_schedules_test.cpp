@@ -51,6 +51,7 @@ struct Schedule {
   PreemptionPolicy preemption = PreemptionPolicy::automatic;
   bool scarce_blocks = false;
   bool again = false;  ///< a second time, from the prefix cache
+  const char* speculation = "";
 };
 
 void PrintTo(const Schedule& schedule, std::ostream* out) {
@@ -65,7 +66,20 @@ constexpr Schedule kSwapped{
     .name = "swapped", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::swap, .scarce_blocks = true};
 constexpr Schedule kRecomputed{
     .name = "recomputed", .max_tokens = kChunkTokens, .preemption = PreemptionPolicy::recompute, .scarce_blocks = true};
+/// One token that stood before is enough for drafts, so there are many wrong ones. The second time, earlier outputs
+/// have the right ones.
+constexpr Schedule kDrafted{
+    .name = "drafted",
+    .one_by_one = true,
+    .again = true,
+    .speculation = R"({"method":"suffix","suffix_decoding_max_tree_depth":1,"suffix_decoding_min_token_prob":0})"};
+constexpr Schedule kDraftedInChunks{
+    .name = "drafted_in_chunks",
+    .max_tokens = kChunkTokens,
+    .speculation = R"({"method":"ngram","prompt_lookup_min":1,"num_speculative_tokens":3})"};
 constexpr Schedule kSchedules[] = {kOneByOne, kOneBatchDepth1, kOneBatch, kChunked, kSwapped, kRecomputed};
+
+constexpr Schedule kSchedulesWithDrafts[] = {kDrafted, kDraftedInChunks};
 
 /// Where an engine runs.
 enum class Where {
@@ -150,6 +164,7 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     config.pipeline_depth = schedule().depth;
     config.max_num_batched_tokens = schedule().max_tokens;
     config.enable_prefix_caching = schedule().prefix_cache;
+    config.speculative_config.text = schedule().speculation;
     config.kv_cache_dtype = "float32";  // as the goldens were computed
     EngineSetup setup;
     if (where() == Where::split_memory) {
@@ -255,8 +270,17 @@ std::string test_name(const testing::TestParamInfo<GoldenSchedules::ParamType>& 
   return name;
 }
 
+/// One of each way to make weights, norms, positions and windows.
+const std::string kModelsOfEachKind[] = {"baichuan-13b-f32",   "baichuan2-7b-bf16", "gpt2-tied-f32", "llama-gqa-bf16",
+                                         "mistral-window-f32", "opt-pre-norm-f32",  "qwen3-gqa-f32"};
+
 INSTANTIATE_TEST_SUITE_P(Models, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::cpu)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(WithDrafts, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedulesWithDrafts),
                                           testing::Values(Where::cpu)),
                          test_name);
 
@@ -267,6 +291,11 @@ INSTANTIATE_TEST_SUITE_P(Rounding, GoldenSchedules,
 
 INSTANTIATE_TEST_SUITE_P(OnTwoRanks, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::two_ranks)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnTwoRanksWithDrafts, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(kModelsOfEachKind), testing::Values(kDrafted),
                                           testing::Values(Where::two_ranks)),
                          test_name);
 
@@ -290,12 +319,13 @@ INSTANTIATE_TEST_SUITE_P(OnTwoStagesOfTwo, GoldenSchedules,
                                           testing::Values(Where::two_stages_of_two)),
                          test_name);
 
-/// One of each way to make weights, norms, positions and windows.
-const std::string kModelsOfEachKind[] = {"baichuan-13b-f32",   "baichuan2-7b-bf16", "gpt2-tied-f32", "llama-gqa-bf16",
-                                         "mistral-window-f32", "opt-pre-norm-f32",  "qwen3-gqa-f32"};
-
 INSTANTIATE_TEST_SUITE_P(OnSplitMemory, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(kModelsOfEachKind), testing::ValuesIn(kSchedules),
+                                          testing::Values(Where::split_memory)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(OnSplitMemoryWithDrafts, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(kModelsOfEachKind), testing::Values(kDrafted),
                                           testing::Values(Where::split_memory)),
                          test_name);
 
@@ -304,7 +334,7 @@ const GoldenSchedules::ParamType kOnEmulatedCuda[] = {
     {"llama-mha-f32", kOneBatch, Where::emulated_cuda},      {"gpt2-tied-f32", kOneBatchDepth1, Where::emulated_cuda},
     {"mistral-window-f32", kOneBatch, Where::emulated_cuda}, {"baichuan-13b-f32", kChunked, Where::emulated_cuda},
     {"llama-gqa-bf16", kChunked, Where::emulated_cuda},      {"opt-pre-norm-f32", kSwapped, Where::emulated_cuda},
-    {"qwen3-gqa-f32", kRecomputed, Where::emulated_cuda},
+    {"qwen3-gqa-f32", kRecomputed, Where::emulated_cuda},    {"llama-gqa-f32", kDrafted, Where::emulated_cuda},
 };
 
 INSTANTIATE_TEST_SUITE_P(OnEmulatedCuda, GoldenSchedules, testing::ValuesIn(kOnEmulatedCuda), test_name);

@@ -161,7 +161,7 @@ TEST(StateFollower, AStateThatCannotBeReadSendsTheCoreBackToWritingItsOwn) {
 /// The queue takes 12 requests with 300 tokens.
 TEST(StateFollower, ARunThatGoesOnWithMoreThanTheQueueTakesReplays) {
   std::size_t most = 0;
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const auto journal = std::make_shared<FollowedJournal>(seed, 40, demo_tokenizer());
     test::SimulatedRequests before(seed, journal);
     before.run(300);

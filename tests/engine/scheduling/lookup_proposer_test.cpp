@@ -212,6 +212,7 @@ TEST_F(Lookups, EarlierOutputsOfTheUserAreSearchedToo) {
   history_.add(earlier, TokenIds{30, 31, 32, 33});
   const auto drafts_for = [&](const char* user, const char* salt, TokenIds prompt, TokenIds output) {
     start(std::move(prompt), std::move(output));
+    sequence().num_placeholders = sequence().output.empty() ? 1 : 0;
     auto spec = std::make_shared<RequestSpec>(*group_.spec);
     spec->user = user;
     spec->cache_salt = salt;
@@ -219,7 +220,7 @@ TEST_F(Lookups, EarlierOutputsOfTheUserAreSearchedToo) {
     return propose();
   };
   EXPECT_EQ(drafts_for("ann", "", {5, 6}, {30, 31}), (TokenIds{32, 33}));
-  EXPECT_EQ(drafts_for("ann", "", {9, 1, 2}, {}), (TokenIds{30, 31, 32, 33}));
+  EXPECT_EQ(drafts_for("ann", "", {9, 1, 2}, {}), (TokenIds{31, 32, 33}));
   EXPECT_EQ(drafts_for("bob", "", {5, 6}, {30, 31}), TokenIds{});
   EXPECT_EQ(drafts_for("ann", "salt", {5, 6}, {30, 31}), TokenIds{});
   // What comes later in the history is found for the same tokens.
