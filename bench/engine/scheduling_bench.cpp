@@ -39,6 +39,9 @@ struct Load {
   /// Number of prompts of kCachedPromptTokens tokens that are in the prefix cache and not used any more.
   std::int32_t num_cached_prompts = 0;
   std::int32_t num_steps = kNumSteps;  ///< number of measured steps
+  /// Whether drafts are looked for, with a free row for each that runs. All outputs repeat themselves, so each sequence
+  /// has many places to look at. The device refuses all drafts but those that a step needs.
+  bool drafts = false;
 };
 
 /// Makes a journal in a file of the usual size. The file is removed at once, so it disappears with the benchmark.
@@ -55,8 +58,9 @@ journal::SharedJournal journal_for(const Load& load) {
 
 SchedulerConfig scheduler_config(const Load& load) {
   SchedulerConfig config;
-  config.max_num_seqs = kNumRunning;
-  config.max_num_batched_tokens = load.prompts ? kNumRunning : 1 << 24;
+  config.max_num_seqs = load.drafts ? 2 * kNumRunning : kNumRunning;
+  if (load.drafts) config.speculation.method = SpeculationMethod::suffix;
+  config.max_num_batched_tokens = load.prompts ? kNumRunning : load.drafts ? 1 << 18 : 1 << 24;
   config.pipeline_depth = 1;
   config.policy = load.policy;
   config.priority_aging_s = 60;
@@ -66,9 +70,10 @@ SchedulerConfig scheduler_config(const Load& load) {
 memory::BlockSpaceConfig block_config(const Load& load) {
   memory::BlockSpaceConfig config;
   config.layout = KvLayout::uniform(kBlockSize);
+  if (load.drafts) config.num_device_blocks = 1 << 16;  // drafts run where there is ample memory
   const std::int32_t most_new_tokens = load.scarce ? 0 : 2 * load.num_steps;
-  config.num_device_blocks = (kNumRunning + 2) * ((load.context + most_new_tokens) / kBlockSize + 2) +
-                             load.num_cached_prompts * (kCachedPromptTokens / kBlockSize + 1);
+  config.num_device_blocks += (kNumRunning + 2) * ((load.context + most_new_tokens) / kBlockSize + 2) +
+                              load.num_cached_prompts * (kCachedPromptTokens / kBlockSize + 1);
   return config;
 }
 
@@ -119,10 +124,10 @@ class Service {
     result.step = execute->step;
     for (const RowWork& work : execute->work) {
       result.rows.push_back({work.sequence,
-                             work.end_position(),
+                             work.end_position() - work.num_drafts,
                              RowTokens{{static_cast<std::int32_t>(result.samples.size()), work.num_samples}},
                              {}});
-      for (int i = 0; i < work.num_samples; ++i) result.samples.push_back({static_cast<TokenId>(now_), 0, 0, {}});
+      for (int i = 0; i < work.num_samples; ++i) result.samples.push_back({sample(), 0, 0, {}});
     }
     rows_ += static_cast<std::int64_t>(execute->work.size());
     const auto ran = std::chrono::steady_clock::now();
@@ -130,6 +135,8 @@ class Service {
     benchmark::DoNotOptimize(scheduler_.take_outputs());
     return std::chrono::duration<double>(planned - start + (std::chrono::steady_clock::now() - ran)).count();
   }
+
+  TokenId sample() const { return static_cast<TokenId>(load_.drafts ? now_ / 1000 % 20 : now_); }
 
   std::int64_t rows() const { return rows_; }
   EngineStats stats() const { return scheduler_.core().stats(); }
@@ -195,6 +202,7 @@ void nothing_waits(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK_CAPTURE(plan_steps, decode_of_4_requests, Load{.num_samples = 64})->Apply(nothing_waits);
 BENCHMARK_CAPTURE(plan_steps, preemptions, Load{.scarce = true})->Apply(nothing_waits);
+BENCHMARK_CAPTURE(plan_steps, decode_with_drafts, Load{.drafts = true})->Apply(nothing_waits);
 
 /// Number of steps that fill several segments of the journal, each with the state of a large prefix cache.
 constexpr std::int32_t kStepsOfSegments = 6'000;

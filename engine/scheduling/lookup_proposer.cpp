@@ -10,8 +10,9 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Maximum number of places that are looked at in a list.
-constexpr int kMaxPlaces = 8;
+/// Maximum number of places that are looked at in a list, and maximum number that count.
+constexpr int kMaxVisited = 8;
+constexpr std::size_t kMaxPlaces = 4;
 /// Weight of a result when the next one of its kind comes.
 constexpr double kFade = 0.9;
 
@@ -107,9 +108,10 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
     };
     TokenId likeliest = OutputHistory::kEnd;
     std::ptrdiff_t most = 0;
-    for (const Found::Place& place : found.places) {
-      const TokenId token = next(place);
-      const std::ptrdiff_t count = std::ranges::count(found.places, token, next);
+    for (auto place = found.places.begin(); found.places.end() - place > most; ++place) {
+      const TokenId token = next(*place);
+      const std::ptrdiff_t count =
+          std::count_if(place, found.places.end(), [&](const Found::Place& other) { return next(other) == token; });
       if (count > most) {
         likeliest = token;
         most = count;
@@ -128,12 +130,13 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
 void LookupProposer::find_places(const JoinedTokens& tokens, const JoinedTokens& text, const EarlierPlaces& earlier,
                                  Found& found) const {
   std::int32_t place = earlier.latest_like(tokens);
-  for (int visited = 0; place >= 0 && visited < kMaxPlaces; place = earlier.before(place), ++visited) {
+  for (int visited = 0; place >= 0 && visited < kMaxVisited; place = earlier.before(place), ++visited) {
+    if (found.num_agreed == config_.max_match && found.places.size() == kMaxPlaces) return;
     const std::int32_t length = text.num_in_common(place, tokens, config_.max_match);
     if (length < found.num_agreed) continue;
     if (length > found.num_agreed) found.places.clear();
     found.num_agreed = length;
-    found.places.push_back({&text, place});
+    if (found.places.size() < kMaxPlaces) found.places.push_back({&text, place});
   }
 }
 

@@ -334,7 +334,7 @@ const GoldenSchedules::ParamType kOnEmulatedCuda[] = {
     {"llama-mha-f32", kOneBatch, Where::emulated_cuda},      {"gpt2-tied-f32", kOneBatchDepth1, Where::emulated_cuda},
     {"mistral-window-f32", kOneBatch, Where::emulated_cuda}, {"baichuan-13b-f32", kChunked, Where::emulated_cuda},
     {"llama-gqa-bf16", kChunked, Where::emulated_cuda},      {"opt-pre-norm-f32", kSwapped, Where::emulated_cuda},
-    {"qwen3-gqa-f32", kRecomputed, Where::emulated_cuda},    {"llama-gqa-f32", kDrafted, Where::emulated_cuda},
+    {"qwen3-gqa-f32", kRecomputed, Where::emulated_cuda},    {"llama-bias-f32", kDrafted, Where::emulated_cuda},
 };
 
 INSTANTIATE_TEST_SUITE_P(OnEmulatedCuda, GoldenSchedules, testing::ValuesIn(kOnEmulatedCuda), test_name);
