@@ -87,7 +87,8 @@ Result<SpeculationConfig> parse_speculation_config(std::string_view json) {
   if (config.method == SpeculationMethod::suffix) {
     config.max_match = reader.count("suffix_decoding_max_tree_depth").value_or(config.max_match);
     config.min_match = std::min(config.min_match, config.max_match);
-    config.max_outputs = reader.count("suffix_decoding_max_cached_requests", 0, 1'000'000).value_or(config.max_outputs);
+    config.max_outputs = reader.count("suffix_decoding_max_cached_requests", 0, SpeculationConfig::kMaxOutputs)
+                             .value_or(config.max_outputs);
     config.min_chance = reader.probability("suffix_decoding_min_token_prob").value_or(config.min_chance);
   } else {
     const auto min = reader.count("prompt_lookup_min");

@@ -23,6 +23,7 @@ struct SpeculationConfig {
   static constexpr std::int32_t kMaxTokens = 64;
   /// Maximum number of tokens of earlier outputs that are kept, for all users together.
   static constexpr std::int64_t kMaxHistoryTokens = 65536;
+  static constexpr std::int32_t kMaxOutputs = 1'000'000;
 
   SpeculationMethod method = SpeculationMethod::none;
   /// Maximum number of drafts of a sequence in a step. The scheduler takes as many as pay.
@@ -41,6 +42,12 @@ struct SpeculationConfig {
   }
   bool operator==(const SpeculationConfig&) const = default;
 
+  /// Returns whether a config that was read from bytes is in the bounds of parse_speculation_config().
+  bool is_valid() const {
+    const auto is_count = [](std::int32_t count) { return count >= 1 && count <= kMaxTokens; };
+    return is_count(max_drafts) && is_count(min_match) && is_count(max_match) && min_match <= max_match &&
+           min_chance >= 0 && min_chance <= 1 && max_outputs >= 0 && max_outputs <= kMaxOutputs;
+  }
   bool is_on() const { return method != SpeculationMethod::none; }
   bool has_history() const { return method == SpeculationMethod::suffix && max_outputs > 0; }
 };

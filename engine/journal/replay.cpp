@@ -48,7 +48,7 @@ bool is_valid(const scheduling::SchedulerConfig& config) {
   return config.max_num_seqs > 0 && config.max_num_seqs <= config.max_num_batched_tokens &&
          config.max_num_seqs <= kMaxRows && config.vocab_size >= 0 && config.vocab_size <= kMaxVocab &&
          (config.pipeline_depth == 1 || config.pipeline_depth == 2) && config.num_stages > 0 &&
-         config.num_stages <= kMaxStages;
+         config.num_stages <= kMaxStages && config.speculation.is_valid();
 }
 
 /// Returns whether the config is valid. The state after the config has a number for each block, so `state_bytes` limits

@@ -16,8 +16,8 @@ bool runs_prompt(const SequenceGroup& group) {
 }
 
 /// Returns whether all groups that could decode now wait for each result, while others of this kind are in flight. In
-/// turns, each group would have half of a step's rows in every other step; together they have full steps. Likewise
-/// others wait for a sequence with drafts in flight, which would have every other step only.
+/// turns, each group would have half of a step's rows in every other step; together they have full steps. For the same
+/// reason all wait when a sequence has drafts in flight: it would run in every other step only.
 bool should_join_those_in_flight(const std::vector<SequenceGroup*>& running) {
   bool joins = false;
   bool all_depend = true;
@@ -120,42 +120,65 @@ bool BatchPlanner::may_draft() const {
   return !config_.has_stages() && !table_.head_of_queue() && table_.swapped.empty() && available_blocks_ >= most;
 }
 
-/// Gives the drafts of each sequence their room: each draft takes the place of one more row in a step's samples.
+/// Gives the drafts of each sequence their room: each draft takes the place of one more row in a step's samples. As
+/// long as drafts run, nothing is planned behind them, which costs a little time. So all are dropped if they gain
+/// little.
 void BatchPlanner::propose_drafts(std::int32_t token_budget) {
   std::int32_t num_free = may_draft() ? table_.num_free_rows() : 0;
   std::int32_t new_tokens = kMaxLookedUpTokens;
+  expected_us_.clear();
   StepGain step;
   step.num_tokens = num_prompts_ > 0 ? token_budget : num_decoding_;
   step.num_kept = step.num_tokens;
-  for (SequenceGroup* group : table_.running) {
-    Proposer* const proposer = group->decoding->proposer();
-    if (proposer == nullptr) continue;
-    for (Sequence& s : group->sequences) {
-      if (s.waits) continue;
-      proposer->propose(*group, s, {static_cast<std::size_t>(num_free), new_tokens}, chances_);
-      PAGODA_ASSERT(std::cmp_less_equal(s.ahead.drafts.size(), num_free), "a proposer keeps to its room");
-      PAGODA_ASSERT(s.ahead.drafts.size() == chances_.size(), "each draft has a chance");
-      s.ahead.drop_drafts(std::ssize(chances_) - add_drafts_that_pay(step));
-      num_free -= static_cast<std::int32_t>(s.ahead.drafts.size());
-    }
+  if (config_.target_step_us > 0) {
+    num_free = std::min(num_free, std::max(0, static_cast<std::int32_t>(tokens_in_target()) - step.num_tokens));
   }
+  const StepGain without = step;
+  const auto visit_drafting = [this](const auto& visit) {
+    for (SequenceGroup* group : table_.running) {
+      if (group->decoding->proposer() == nullptr) continue;
+      for (Sequence& s : group->sequences) {
+        if (!s.waits) visit(*group, s);
+      }
+    }
+  };
+  visit_drafting([&](SequenceGroup& group, Sequence& s) {
+    const auto room = static_cast<std::size_t>(may_run(group) ? num_free : 0);
+    group.decoding->proposer()->propose(group, s, room, new_tokens, chances_);
+    PAGODA_ASSERT(s.ahead.drafts.size() <= room, "a proposer keeps to its room");
+    PAGODA_ASSERT(s.ahead.drafts.size() == chances_.size(), "each draft has a chance");
+    s.ahead.drop_drafts(std::ssize(chances_) - add_drafts_that_pay(step, without.num_tokens));
+    num_free -= static_cast<std::int32_t>(s.ahead.drafts.size());
+  });
+  constexpr double kMinGain = 1.02;
+  const double us_without = expected_us(without.num_tokens, without.num_tokens);
+  if (step.num_tokens == without.num_tokens || us_without == 0) return;
+  const double us = expected_us(step.num_tokens, without.num_tokens);
+  if (step.num_kept * us_without >= kMinGain * without.num_kept * us) return;
+  visit_drafting([](SequenceGroup&, Sequence& s) { s.ahead.drafts.clear(); });
+}
+
+/// Remembers the durations for the current plan: they are asked for again for each sequence.
+double BatchPlanner::expected_us(std::int32_t num_tokens, std::int32_t fewest) {
+  for (auto next = fewest + static_cast<std::int32_t>(expected_us_.size()); next <= num_tokens; ++next) {
+    expected_us_.push_back(step_time_curve_.expected_us_of(next));
+  }
+  return expected_us_[static_cast<std::size_t>(num_tokens - fewest)];
 }
 
 /// Takes as many drafts with chances_ as raise the number of tokens that the step keeps in its time the most. Adds them
-/// to the step, and returns their number.
-std::int32_t BatchPlanner::add_drafts_that_pay(StepGain& step) const {
-  const auto tokens_per_us = [&](const StepGain& gain) {
-    return gain.num_kept / step_time_curve_.expected_us_of(gain.num_tokens);
-  };
-  if (chances_.empty()) return 0;
-  if (step_time_curve_.expected_us_of(step.num_tokens + 1) == 0) return static_cast<std::int32_t>(chances_.size());
+/// to the step, and returns their number. The step has at least `fewest` tokens.
+std::int32_t BatchPlanner::add_drafts_that_pay(StepGain& step, std::int32_t fewest) {
   StepGain best = step;
   StepGain more = step;
+  double us_of_best = expected_us(step.num_tokens, fewest);
   for (const double chance : chances_) {
     ++more.num_tokens;
     more.num_kept += chance;
-    if (config_.target_step_us > 0 && more.num_tokens > tokens_in_target()) break;
-    if (tokens_per_us(more) > tokens_per_us(best)) best = more;
+    const double us = expected_us(more.num_tokens, fewest);
+    if (more.num_kept * us_of_best < best.num_kept * us) continue;
+    best = more;
+    us_of_best = us;
   }
   return best.num_tokens - std::exchange(step, best).num_tokens;
 }

@@ -124,7 +124,8 @@ class BatchPlanner {
     double num_kept = 0;
   };
   void propose_drafts(std::int32_t token_budget);
-  std::int32_t add_drafts_that_pay(StepGain& step) const;
+  std::int32_t add_drafts_that_pay(StepGain& step, std::int32_t fewest);
+  double expected_us(std::int32_t num_tokens, std::int32_t fewest);
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
@@ -202,10 +203,11 @@ class BatchPlanner {
   std::int32_t num_long_prompts_ = 0;
   /// For the current plan, with stages: whether a candidate is set aside, by the order of those that could decode.
   std::vector<bool> set_aside_;
-  std::vector<double> chances_;     ///< see Proposer::propose; of the current sequence
-  StepAdapters adapters_;           ///< of the current plan
-  std::vector<bool> shares_;        ///< of the current plan: see PendingGrant
-  std::vector<std::int32_t> rows_;  ///< of the current plan: WaitingRef::num_rows
+  std::vector<double> chances_;      ///< see Proposer::propose; of the current sequence
+  std::vector<double> expected_us_;  ///< durations of steps, by the number of tokens above those without drafts
+  StepAdapters adapters_;            ///< of the current plan
+  std::vector<bool> shares_;         ///< of the current plan: see PendingGrant
+  std::vector<std::int32_t> rows_;   ///< of the current plan: WaitingRef::num_rows
   /// For the current plan: number of long prompts that it runs in part, so that they run on in later steps.
   std::int32_t num_partial_long_prompts_ = 0;
   /// For the current plan: number of prompt log-probabilities that its results still have room for.

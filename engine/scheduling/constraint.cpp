@@ -105,7 +105,8 @@ std::int64_t Constraint::apply_mask(std::int32_t work, Sequence& sequence, StepM
     const std::size_t num_masks = 1 + (sequence.waits ? sequence.ahead.drafts.size() : 0);
     const std::size_t num_words = num_masks * num_words_;
     masks.work.insert(masks.work.end(), num_masks, work);
-    if (made.words.size() >= num_words) {
+    if (!made.words.empty()) {
+      PAGODA_ASSERT(made.words.size() >= num_words, "each draft has a mask");
       const auto words = std::span(made.words).first(num_words);
       masks.words.insert(masks.words.end(), words.begin(), words.end());
     } else {  // a replay may lack the grammar

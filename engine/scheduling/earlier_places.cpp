@@ -34,8 +34,9 @@ void EarlierPlaces::add(const JoinedTokens& tokens, std::int32_t end) {
   std::int32_t place = this->end();
   if (end < place) return;
   previous_.resize(static_cast<std::size_t>(end + 1 - first_));
-  if (previous_.size() > latest_.size()) {  // all places get new lists
-    latest_.assign(std::bit_ceil(2 * previous_.size()), -1);
+  // The number of lists follows from the number of places alone, so that those of a loaded state are the same.
+  if (previous_.size() > latest_.size()) {
+    latest_.assign(std::bit_ceil(previous_.size()), -1);
     place = first_;
   }
   for (; place <= end; ++place) link(tokens, place);

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/request/ending_tokens.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 
 namespace pagoda::scheduling {
@@ -37,26 +38,29 @@ bool may_decode(const SequenceGroup& group, const Sequence& s) {
 
 }  // namespace
 
-LookupProposer::LookupProposer(const SpeculationConfig& config, const TokenIds& eos_token_ids,
+LookupProposer::LookupProposer(const SpeculationConfig& config, const RequestSpec& spec, const TokenIds& eos_token_ids,
                                const OutputHistory& history)
-    : config_(config), eos_token_ids_(eos_token_ids), history_(history), in_prompt_(config.min_match, 0) {
+    : config_(config),
+      ending_tokens_(EndingTokens(spec.sampling, eos_token_ids).all()),
+      history_(history),
+      in_prompt_(config.min_match, spec.num_virtual_tokens() + config.min_match) {
   static_assert(kFirstShares.size() == kMatchSizes);
 }
 
-void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
-                             std::vector<double>& chances) {
+void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, std::size_t max_drafts,
+                             std::int32_t& new_tokens, std::vector<double>& chances) {
   chances.clear();
   sequence.ahead.drafts.clear();
   const JoinedTokens tokens = known_tokens(group, sequence);
   State& state = sequences_[sequence.id];
-  const bool is_complete = add_places(group, tokens, state, room.new_tokens);
-  if (!is_complete || room.max_drafts == 0 || !may_decode(group, sequence)) return;
+  const bool is_complete = add_places(group, tokens, state, new_tokens);
+  if (!is_complete || max_drafts == 0 || !may_decode(group, sequence)) return;
   if (state.num_known != tokens.size() || state.version != history_.version()) find_continuation(group, tokens, state);
   // The sample in flight takes the first token of the continuation. The last token needs no draft.
   const std::int64_t skipped = sequence.num_placeholders;
   const std::int64_t num_left = group.spec->sampling.max_tokens - sequence.num_generated() - 1;
-  const std::int64_t count = std::min<std::int64_t>({std::ssize(state.continuation) - skipped, config_.max_drafts,
-                                                     num_left, static_cast<std::int64_t>(room.max_drafts)});
+  const std::int64_t count = std::min<std::int64_t>(
+      {std::ssize(state.continuation) - skipped, config_.max_drafts, num_left, static_cast<std::int64_t>(max_drafts)});
   if (count <= 0) return;
   sequence.ahead.drafts.assign(state.continuation.begin() + skipped, state.continuation.begin() + skipped + count);
   chances.assign(state.chances.begin() + skipped, state.chances.begin() + skipped + count);
@@ -65,15 +69,15 @@ void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, con
 bool LookupProposer::add_places(const SequenceGroup& group, const JoinedTokens& tokens, State& state,
                                 std::int32_t& new_tokens) {
   const auto add = [&](EarlierPlaces& places, std::int32_t end, std::int32_t& loaded_end) {
-    places.add(tokens, std::min(end, std::exchange(loaded_end, 0) - 1));
+    if (loaded_end > 0) places.add(tokens, std::min(end, std::exchange(loaded_end, 0) - 1));
     const std::int32_t until = std::min(end, places.end() - 1 + new_tokens);
     new_tokens -= std::max(0, until - places.end() + 1);
     places.add(tokens, until);
     return places.end() > end;
   };
-  if (!state.in_output) state.in_output.emplace(config_.min_match, group.prompt_len() + 1);
+  if (!state.in_output) state.in_output.emplace(config_.min_match, group.prompt_len());
   // The last place is the one that is looked for.
-  return add(in_prompt_, std::min(group.prompt_len(), tokens.size() - 1), loaded_end_of_prompt_) &&
+  return add(in_prompt_, group.prompt_len() - 1, loaded_end_of_prompt_) &&
          add(*state.in_output, tokens.size() - 1, state.loaded_end);
 }
 
@@ -119,7 +123,7 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
     }
     chance *= share_right * static_cast<double>(most) / static_cast<double>(found.places.size());
     const bool ends =
-        likeliest == OutputHistory::kEnd || std::ranges::find(eos_token_ids_, likeliest) != eos_token_ids_.end();
+        likeliest == OutputHistory::kEnd || std::ranges::find(ending_tokens_, likeliest) != ending_tokens_.end();
     if (ends || chance < config_.min_chance) return;
     std::erase_if(found.places, [&](const Found::Place& place) { return next(place) != likeliest; });
     state.continuation.push_back(likeliest);

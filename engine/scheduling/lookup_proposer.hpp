@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/request/request_spec.hpp"
 #include "engine/scheduling/earlier_places.hpp"
 #include "engine/scheduling/output_history.hpp"
 #include "engine/scheduling/proposer.hpp"
@@ -26,9 +27,10 @@ namespace pagoda::scheduling {
 class LookupProposer final : public Proposer {
  public:
   /// `history` must outlive this object.
-  LookupProposer(const SpeculationConfig& config, const TokenIds& eos_token_ids, const OutputHistory& history);
+  LookupProposer(const SpeculationConfig& config, const RequestSpec& spec, const TokenIds& eos_token_ids,
+                 const OutputHistory& history);
 
-  void propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
+  void propose(const SequenceGroup& group, Sequence& sequence, std::size_t max_drafts, std::int32_t& new_tokens,
                std::vector<double>& chances) override;
   void on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) override;
   void on_fork(SequenceId parent, SequenceId child) override;
@@ -81,7 +83,7 @@ class LookupProposer final : public Proposer {
                    Found& found) const;
 
   const SpeculationConfig config_;
-  const TokenIds eos_token_ids_;
+  const TokenIds ending_tokens_;  ///< are no drafts: nothing is behind them
   const OutputHistory& history_;
   EarlierPlaces in_prompt_;                ///< the same for all sequences
   std::int32_t loaded_end_of_prompt_ = 0;  ///< as State::loaded_end

@@ -23,19 +23,22 @@ void MaskProposer::set_max_drafts(SequenceId sequence, std::int32_t max_drafts) 
 }
 
 void MaskProposer::offer(Sequence& sequence, TokenIds drafts) {
+  of_other_.erase(sequence.id);
   sequence.ahead.drafts = std::move(drafts);
 }
 
-void MaskProposer::propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
-                           std::vector<double>& chances) {
+void MaskProposer::propose(const SequenceGroup& group, Sequence& sequence, std::size_t max_drafts,
+                           std::int32_t& new_tokens, std::vector<double>& chances) {
   TokensAhead& ahead = sequence.ahead;
   if (of_other_.erase(sequence.id) > 0) ahead.drafts.clear();
-  if (ahead.empty() && other_) {
-    other_->propose(group, sequence, room, chances);
+  // A late mask is for one sample, without drafts.
+  const bool has_mask = group.decoding->constraint() != nullptr && group.decoding->constraint()->has_mask(sequence);
+  if (ahead.empty() && other_ && !has_mask) {
+    other_->propose(group, sequence, max_drafts, new_tokens, chances);
     if (!ahead.drafts.empty()) of_other_.insert(sequence.id);
     return;
   }
-  ahead.drop_drafts(std::ssize(ahead.drafts) - static_cast<std::ptrdiff_t>(room.max_drafts));
+  ahead.drop_drafts(std::ssize(ahead.drafts) - static_cast<std::ptrdiff_t>(max_drafts));
   chances.assign(ahead.drafts.size(), 1.0);
 }
 

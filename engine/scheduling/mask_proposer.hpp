@@ -23,10 +23,10 @@ class MaskProposer final : public Proposer {
   /// Returns the maximum number of drafts that the next mask job of the sequence may look for.
   std::int32_t max_drafts(SequenceId sequence) const;
   /// Takes the drafts that a mask job has found. They wait in the sequence for its next step.
-  static void offer(Sequence& sequence, TokenIds drafts);
+  void offer(Sequence& sequence, TokenIds drafts);
 
   /// Drops drafts of masks that have no room.
-  void propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
+  void propose(const SequenceGroup& group, Sequence& sequence, std::size_t max_drafts, std::int32_t& new_tokens,
                std::vector<double>& chances) override;
   void on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) override;
   void on_fork(SequenceId parent, SequenceId child) override;

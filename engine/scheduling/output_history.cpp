@@ -6,6 +6,7 @@ namespace pagoda::scheduling {
 namespace {
 
 constexpr std::size_t kMaxTokens = SpeculationConfig::kMaxHistoryTokens;
+constexpr std::size_t kMaxTokensOfOutput = 4096;  ///< the last ones; with more, adding them would take long
 constexpr std::size_t kMaxUsers = 256;
 
 }  // namespace
@@ -19,10 +20,10 @@ OutputHistory::Text OutputHistory::text_of(TokenIds tokens, std::int32_t num_out
 /// The last tokens of the prompt come first, so that the first tokens of the output are found, too.
 void OutputHistory::add(const RequestSpec& spec, std::span<const TokenId> output) {
   if (!config_.has_history() || output.empty()) return;
-  output = output.last(std::min(output.size(), kMaxTokens / 4));
+  output = output.last(std::min(output.size(), kMaxTokensOfOutput));
   const auto [place, is_new] = owned_.try_emplace({spec.user, spec.cache_salt}, Owned{text_of({}, 0), text_of({}, 0)});
   Owned& owned = place->second;
-  const std::span<const TokenId> prompt(*spec.prompt);
+  const std::span<const TokenId> prompt = spec.own_prompt();
   const auto context = prompt.last(std::min(prompt.size(), static_cast<std::size_t>(config_.min_match)));
   num_tokens_ -= owned.num_tokens();
   TokenIds& tokens = owned.newer.tokens;
@@ -33,14 +34,23 @@ void OutputHistory::add(const RequestSpec& spec, std::span<const TokenId> output
   ++owned.newer.num_outputs;
   owned.last_added = ++version_;
   // Half of the outputs stay when the other half is forgotten.
-  const bool is_full = 2 * tokens.size() >= kMaxTokens || 2 * owned.newer.num_outputs >= config_.max_outputs;
+  const bool is_full =
+      2 * tokens.size() >= kMaxTokens || owned.newer.num_outputs >= std::max(1, config_.max_outputs / 2);
   if (is_full) owned.older = std::exchange(owned.newer, text_of({}, 0));
   num_tokens_ += owned.num_tokens();
-  forget_users();
+  make_room();
 }
 
-void OutputHistory::forget_users() {
-  while (owned_.size() > kMaxUsers || (num_tokens_ > kMaxTokens && owned_.size() > 1)) {
+/// A user with many tokens loses the older ones of them, and no user loses all because of another's.
+void OutputHistory::make_room() {
+  while (num_tokens_ > kMaxTokens) {
+    Owned& largest =
+        std::ranges::max_element(owned_, {}, [](const auto& one) { return one.second.num_tokens(); })->second;
+    Text& dropped = largest.older.tokens.empty() ? largest.newer : largest.older;
+    num_tokens_ -= dropped.tokens.size();
+    dropped = text_of({}, 0);
+  }
+  while (owned_.size() > kMaxUsers) {
     const auto oldest = std::ranges::min_element(owned_, {}, [](const auto& one) { return one.second.last_added; });
     num_tokens_ -= oldest->second.num_tokens();
     owned_.erase(oldest);
@@ -67,26 +77,26 @@ void OutputHistory::save(Encoder& out) const {
   }
 }
 
-bool OutputHistory::load(Decoder& in) {
+bool OutputHistory::load(Decoder& in, std::int64_t vocab_size) {
   std::size_t num_owners = 0;
-  if (!in.get(version_) || !in.get(num_owners)) return false;
+  if (!in.get(version_) || !is_valid_count(version_) || !in.get(num_owners)) return false;
+  const auto load_text = [&](Text& text) {
+    TokenIds tokens;
+    std::int32_t num_outputs = 0;
+    if (!in.get(tokens) || !in.get(num_outputs) || num_outputs < 0 || num_outputs > config_.max_outputs) return false;
+    num_tokens_ += tokens.size();
+    const auto is_token = [&](TokenId token) { return token == kEnd || (token >= 0 && token < vocab_size); };
+    if (num_tokens_ > kMaxTokens || !std::ranges::all_of(tokens, is_token)) return false;
+    text = text_of(std::move(tokens), num_outputs);
+    return true;
+  };
   for (; num_owners > 0; --num_owners) {
     Owner owner;
-    std::int64_t last_added = 0;
-    TokenIds newer;
-    TokenIds older;
-    std::int32_t num_newer = 0;
-    std::int32_t num_older = 0;
-    if (!in.get(owner) || !in.get(last_added) || !in.get(newer) || !in.get(num_newer) || !in.get(older) ||
-        !in.get(num_older) || num_newer < 0 || num_older < 0) {
-      return false;
-    }
-    num_tokens_ += newer.size() + older.size();
-    if (num_tokens_ > 2 * kMaxTokens) return false;
-    Owned owned{text_of(std::move(newer), num_newer), text_of(std::move(older), num_older), last_added};
-    owned_.insert_or_assign(std::move(owner), std::move(owned));
+    Owned owned{text_of({}, 0), text_of({}, 0)};
+    if (!in.get(owner) || !in.get(owned.last_added) || !load_text(owned.newer) || !load_text(owned.older)) return false;
+    if (!owned_.emplace(std::move(owner), std::move(owned)).second) return false;
   }
-  return config_.has_history() || owned_.empty();
+  return owned_.size() <= kMaxUsers && (config_.has_history() || owned_.empty());
 }
 
 }  // namespace pagoda::scheduling

@@ -16,9 +16,9 @@
 
 namespace pagoda::scheduling {
 
-/// The outputs of requests that have ended, in which drafts for later requests are found. Requests see only outputs of
-/// their own user with their own cache salt. Keeps the latest outputs, about 16 bytes for each token; when there are
-/// too many, those of the users go whose last output is the oldest.
+/// The outputs of sequences that have ended, in which drafts for later requests are found. Requests see only outputs of
+/// their own user with their own cache salt. Keeps the latest outputs, about 16 bytes for each token. When there are
+/// too many, the user with the most tokens loses the older half of them.
 class OutputHistory {
  public:
   /// Stands behind each output, and is no token.
@@ -45,7 +45,7 @@ class OutputHistory {
 
   void save(Encoder& out) const;
   /// Restores a saved state. The history must be new. Returns false if the bytes are no such state.
-  bool load(Decoder& in);
+  bool load(Decoder& in, std::int64_t vocab_size);
 
  private:
   /// The user and the cache salt.
@@ -61,7 +61,7 @@ class OutputHistory {
   };
 
   Text text_of(TokenIds tokens, std::int32_t num_outputs) const;
-  void forget_users();
+  void make_room();
 
   const SpeculationConfig config_;
   std::int64_t version_ = 0;

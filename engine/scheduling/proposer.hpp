@@ -12,13 +12,6 @@ namespace pagoda::scheduling {
 struct Sequence;
 struct SequenceGroup;
 
-/// The limits of one call of Proposer::propose.
-struct DraftRoom {
-  std::size_t max_drafts = 0;
-  /// Number of tokens that the call may look at for the first time. The call lowers it.
-  std::int32_t& new_tokens;
-};
-
 /// The source of drafts for the sequences of a group: tokens that will probably follow. The next step runs them, and
 /// samples at the position of each draft, so a wrong draft costs time and changes no token. The group's Decoding owns
 /// its Proposer. Called by the scheduler alone, in the order of its events. All results follow from these calls and the
@@ -27,10 +20,11 @@ class Proposer {
  public:
   virtual ~Proposer() = default;
 
-  /// Sets `sequence.ahead.drafts` for the next step: at most `room.max_drafts` tokens behind all known and forced
-  /// tokens. Sets `chances` to the chance of each draft that it and all before it are right. Called before each plan,
-  /// for each sequence of a running group that awaits no result of drafts, in any state.
-  virtual void propose(const SequenceGroup& group, Sequence& sequence, const DraftRoom& room,
+  /// Sets `sequence.ahead.drafts` for the next step: at most `max_drafts` tokens behind all known and forced tokens.
+  /// Sets `chances` to the chance of each draft that it and all before it are right. Looks at no more than `new_tokens`
+  /// tokens for the first time, and lowers this number by those. Called before each plan, for each sequence of a
+  /// running group that awaits no result of drafts, in any state.
+  virtual void propose(const SequenceGroup& group, Sequence& sequence, std::size_t max_drafts, std::int32_t& new_tokens,
                        std::vector<double>& chances) = 0;
   /// Records that the first `num_right` of `num_drafts` drafts of the sequence were right.
   virtual void on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) = 0;

@@ -127,7 +127,7 @@ std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerC
                                         const OutputHistory& history) {
   std::unique_ptr<Proposer> lookups;
   if (config.speculation.is_on() && spec->sampling.speculation) {
-    lookups = std::make_unique<LookupProposer>(config.speculation, config.eos_token_ids, history);
+    lookups = std::make_unique<LookupProposer>(config.speculation, *spec, config.eos_token_ids, history);
   }
   if (!is_constrained(*spec, config)) {
     return std::make_unique<Sampling>(*spec, config, nullptr, std::move(lookups));

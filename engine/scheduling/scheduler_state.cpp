@@ -45,7 +45,7 @@ bool GroupTable::load(Decoder& in, const SchedulerConfig& config) {
   for (; num_groups > 0; --num_groups) {
     if (!load_group(in, config)) return false;
   }
-  if (!load_queues(in) || !history.load(in)) return false;
+  if (!load_queues(in) || !history.load(in, config.vocab_size)) return false;
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   const auto is_row = [&](RowId row) { return row >= 0 && row < max_rows; };
   const auto is_given = [&](const auto& owned) { return owned.first < next_sequence; };

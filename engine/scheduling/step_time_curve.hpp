@@ -23,7 +23,7 @@ class StepTimeCurve {
     Point& point = points_[size_of(num_tokens)];
     ++steps_;
     if (!is_known(point)) point = {};
-    const double weight = point.count > 0 ? kWeightOfNewest : 1;
+    const double weight = point.count < 2 ? 1 : kWeightOfNewest;  // the first step of a size is often slow
     point.count = std::min(point.count + 1, kFewSteps);
     point.step = steps_;
     point.tokens += weight * (static_cast<double>(num_tokens) - point.tokens);
@@ -49,18 +49,7 @@ class StepTimeCurve {
   /// Returns the average duration of a step of `num_tokens`. A step below the smallest known size takes as long as that
   /// size. 0 before the first measurement.
   double us_of(std::int64_t num_tokens) const {
-    const auto tokens = static_cast<double>(num_tokens);
-    Point below;
-    for (const Point& point : points_) {
-      if (!is_known(point)) continue;
-      const double us = std::max(point.us, below.us);
-      if (point.tokens >= tokens) {
-        if (below.tokens == 0) return us;
-        return below.us + (us - below.us) * (tokens - below.tokens) / (point.tokens - below.tokens);
-      }
-      below = {point.tokens, us};
-    }
-    return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
+    return us_of(num_tokens, [this](const Point& point) { return is_known(point); });
   }
 
   /// Returns as us_of(), but a size of which few steps were measured takes what the next smaller sizes let expect: as
@@ -69,7 +58,8 @@ class StepTimeCurve {
   /// long.
   double expected_us_of(std::int64_t num_tokens) const {
     const std::size_t size = size_of(num_tokens);
-    if (is_sure(points_[size])) return us_of(num_tokens);
+    const auto counts = [this](const Point& point) { return is_sure(point); };
+    if (is_sure(points_[size])) return us_of(num_tokens, counts);
     std::size_t below = size;
     while (below > 0 && !is_sure(points_[below - 1])) --below;
     if (below == 0) return us_of(num_tokens);
@@ -90,7 +80,7 @@ class StepTimeCurve {
   static constexpr std::size_t kSizes = 18;  ///< the last size also includes larger steps
 
   static constexpr std::int64_t kRemembered = 4096;
-  /// With fewer steps, a mean may be far off: the first step of a size takes longer.
+  /// With fewer steps, a mean may be far off.
   static constexpr std::int32_t kFewSteps = 4;
 
   struct Point {
@@ -103,6 +93,23 @@ class StepTimeCurve {
       return visit(self.tokens, self.us, self.step, self.count);
     }
   };
+
+  /// Returns the duration by the points that count.
+  template <class Counts>
+  double us_of(std::int64_t num_tokens, const Counts& counts) const {
+    const auto tokens = static_cast<double>(num_tokens);
+    Point below;
+    for (const Point& point : points_) {
+      if (!counts(point)) continue;
+      const double us = std::max(point.us, below.us);
+      if (point.tokens >= tokens) {
+        if (below.tokens == 0) return us;
+        return below.us + (us - below.us) * (tokens - below.tokens) / (point.tokens - below.tokens);
+      }
+      below = {point.tokens, us};
+    }
+    return below.tokens == 0 ? 0 : below.us * tokens / below.tokens;
+  }
 
   static std::size_t size_of(std::int64_t num_tokens) {
     const auto size = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(num_tokens - 1)));

@@ -10,6 +10,8 @@
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/output/output_core.hpp"
 #include "engine/routing/router_core.hpp"
+#include "engine/scheduling/lookup_proposer.hpp"
+#include "engine/scheduling/output_history.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
 #include "engine/text/tokenizer.hpp"
 #include "io/serving/recovered_request.hpp"
@@ -74,7 +76,15 @@ std::uint64_t layout_of_records() {
   out.put(plan);
   out.put(scheduling::SchedulerConfig{});
   out.put(memory::BlockSpaceConfig{});
-  scheduling::SchedulerCore scheduler(scheduling::SchedulerConfig{});
+  scheduling::SchedulerConfig drafting;
+  drafting.speculation.method = SpeculationMethod::suffix;
+  scheduling::OutputHistory history(drafting.speculation);
+  history.add(*small_spec(), TokenIds{1});
+  history.save(out);
+  scheduling::LookupProposer proposer(drafting.speculation, *small_spec(), {}, history);
+  proposer.on_fork(1, 2);
+  proposer.save(out);
+  scheduling::SchedulerCore scheduler(drafting);
   scheduler.add_group(small_spec());
   scheduler.save(out);
   routing::AdmissionLimits limits;

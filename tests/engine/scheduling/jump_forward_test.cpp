@@ -426,18 +426,69 @@ TEST(TokensAhead, DropsTheLastDraftsAndKeepsForcedTokens) {
 
 TEST(MaskProposer, DraftsTakeNoMoreThanTheirRoom) {
   MaskProposer proposer(nullptr);
-  const SequenceGroup group;
+  SequenceGroup group;
+  auto spec = std::make_shared<RequestSpec>();
+  spec->prompt = std::make_shared<const TokenIds>(TokenIds{1});
+  group.spec = spec;
+  const OutputHistory history{SpeculationConfig{}};
+  group.follow_spec(SchedulerConfig{}, history);
   Sequence sequence;
   proposer.offer(sequence, {1, 2, 3});
   std::int32_t new_tokens = 0;
   std::vector<double> chances;
-  proposer.propose(group, sequence, {8, new_tokens}, chances);
+  proposer.propose(group, sequence, 8, new_tokens, chances);
   EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2, 3}));
   EXPECT_EQ(chances, (std::vector<double>{1, 1, 1}));
-  proposer.propose(group, sequence, {2, new_tokens}, chances);
+  proposer.propose(group, sequence, 2, new_tokens, chances);
   EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2}));
-  proposer.propose(group, sequence, {0, new_tokens}, chances);
+  proposer.propose(group, sequence, 0, new_tokens, chances);
   EXPECT_TRUE(sequence.ahead.drafts.empty());
+}
+
+/// Makes the same draft for each sequence.
+class OneDraft final : public Proposer {
+ public:
+  void propose(const SequenceGroup&, Sequence& sequence, std::size_t max_drafts, std::int32_t&,
+               std::vector<double>& chances) override {
+    sequence.ahead.drafts.assign(std::min<std::size_t>(max_drafts, 1), 77);
+    chances.assign(sequence.ahead.drafts.size(), 0.5);
+  }
+  void on_result(SequenceId, std::int32_t, std::int32_t) override { ++num_results; }
+  void on_fork(SequenceId, SequenceId) override {}
+  void erase(SequenceId) override {}
+  void save(Encoder&) const override {}
+  bool load(Decoder&) override { return true; }
+
+  int num_results = 0;
+};
+
+TEST(MaskProposer, TakesDraftsOfTheOtherWhereMasksGiveNone) {
+  auto other = std::make_unique<OneDraft>();
+  OneDraft& one_draft = *other;
+  MaskProposer proposer(std::move(other));
+  SequenceGroup group;
+  auto spec = std::make_shared<RequestSpec>();
+  spec->prompt = std::make_shared<const TokenIds>(TokenIds{1});
+  group.spec = spec;
+  const OutputHistory history{SpeculationConfig{}};
+  group.follow_spec(SchedulerConfig{}, history);
+  Sequence sequence;
+  sequence.id = 3;
+  std::int32_t new_tokens = 0;
+  std::vector<double> chances;
+  proposer.propose(group, sequence, 8, new_tokens, chances);
+  EXPECT_EQ(sequence.ahead.drafts, TokenIds{77});
+  // They were not planned, and the next mask gives better ones.
+  proposer.offer(sequence, {1, 2});
+  proposer.propose(group, sequence, 8, new_tokens, chances);
+  EXPECT_EQ(sequence.ahead.drafts, (TokenIds{1, 2}));
+  proposer.on_result(3, 2, 2);
+  EXPECT_EQ(one_draft.num_results, 0);
+  sequence.ahead = {};
+  proposer.propose(group, sequence, 8, new_tokens, chances);
+  proposer.on_result(3, 1, 0);
+  EXPECT_EQ(one_draft.num_results, 1);
+  EXPECT_EQ(proposer.max_drafts(3), kMaxDrafts);
 }
 
 TEST(MaskProposer, WrongDraftsLowerTheNumberOfTheNextOnesAndRightDraftsRaiseIt) {

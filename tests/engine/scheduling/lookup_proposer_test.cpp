@@ -77,14 +77,14 @@ class Lookups : public testing::Test {
     s.state = SequenceState::running;
     s.output = std::move(output);
     s.num_admitted_tokens = group_.prompt_len();
-    proposer_ = std::make_unique<LookupProposer>(config, TokenIds{kEos}, history_);
+    proposer_ = std::make_unique<LookupProposer>(config, *group_.spec, TokenIds{kEos}, history_);
   }
   Sequence& sequence() { return group_.sequences.front(); }
 
   TokenIds propose(std::size_t max_drafts = 64, std::int32_t new_tokens = 1000) {
     sequence().ahead.drafts.clear();
     sequence().num_scheduled_tokens = group_.length(sequence()) - 1;
-    proposer_->propose(group_, sequence(), {max_drafts, new_tokens}, chances_);
+    proposer_->propose(group_, sequence(), max_drafts, new_tokens, chances_);
     EXPECT_EQ(chances_.size(), sequence().ahead.drafts.size());
     EXPECT_TRUE(std::ranges::is_sorted(chances_, std::greater{}));
     return sequence().ahead.drafts;
@@ -145,6 +145,42 @@ TEST_F(Lookups, ATokenThatEndsTheSequenceIsNoDraft) {
   EXPECT_EQ(propose(), TokenIds{3});
 }
 
+TEST_F(Lookups, ASequenceThatBeginsLaterDoesNotFindItsOwnEnd) {
+  start({1, 2, 3, 4}, {1, 2});
+  propose();  // adds the places of the prompt for all sequences
+  Sequence& later = group_.sequences.emplace_back();
+  later.id = 4;
+  later.state = SequenceState::running;
+  later.num_placeholders = 1;
+  later.num_scheduled_tokens = later.num_admitted_tokens = 4;
+  std::int32_t new_tokens = 100;
+  proposer_->propose(group_, later, 8, new_tokens, chances_);
+  EXPECT_TRUE(later.ahead.drafts.empty());
+}
+
+TEST_F(Lookups, ManyPlacesAreFoundInTheSameOrderByALoadedProposer) {
+  std::mt19937 random(5);
+  TokenIds prompt(300);
+  for (TokenId& token : prompt) token = static_cast<TokenId>(random() % 4);
+  TokenIds output(250);
+  for (TokenId& token : output) token = static_cast<TokenId>(random() % 4);
+  start(prompt, {0, 1});
+  const SpeculationConfig config = kConfig;
+  for (std::size_t known = 2; known < output.size(); ++known) {
+    sequence().output.assign(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(known));
+    const TokenIds drafts = propose();
+    std::vector<std::byte> bytes;
+    Encoder out(bytes);
+    proposer_->save(out);
+    Decoder in(bytes);
+    auto loaded = std::make_unique<LookupProposer>(config, *group_.spec, TokenIds{kEos}, history_);
+    ASSERT_TRUE(loaded->load(in));
+    std::swap(proposer_, loaded);
+    ASSERT_EQ(propose(), drafts) << known << " tokens";
+    std::swap(proposer_, loaded);
+  }
+}
+
 TEST_F(Lookups, DraftsLeaveRoomForTheLastSample) {
   max_tokens_ = 5;
   start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
@@ -191,7 +227,7 @@ TEST_F(Lookups, ALoadedProposerGoesOnAsTheSavedOne) {
   };
   const auto bytes = bytes_of(*proposer_);
   auto saved = std::move(proposer_);
-  proposer_ = std::make_unique<LookupProposer>(kConfig, TokenIds{kEos}, history_);
+  proposer_ = std::make_unique<LookupProposer>(kConfig, *group_.spec, TokenIds{kEos}, history_);
   Decoder in(bytes);
   ASSERT_TRUE(proposer_->load(in));
   EXPECT_EQ(bytes_of(*proposer_), bytes);
@@ -249,8 +285,9 @@ TEST(OutputHistory, KeepsTheLatestTokensAndUsers) {
     users += find(user)[0] != nullptr ? 1 : 0;
   }
   EXPECT_LE(kept, static_cast<std::size_t>(SpeculationConfig::kMaxHistoryTokens));
-  EXPECT_GT(users, 50U);
-  EXPECT_NE(find(299)[0], nullptr);
+  EXPECT_GT(kept, static_cast<std::size_t>(SpeculationConfig::kMaxHistoryTokens / 2));
+  EXPECT_EQ(users, 256U);
+  EXPECT_FALSE(find(299)[0]->tokens.empty());
   EXPECT_EQ(find(0)[0], nullptr);
 
   std::vector<std::byte> bytes;
@@ -258,14 +295,33 @@ TEST(OutputHistory, KeepsTheLatestTokensAndUsers) {
   history.save(out);
   Decoder in(bytes);
   OutputHistory loaded(SpeculationConfig{SpeculationMethod::suffix, 8, 2, 32});
-  ASSERT_TRUE(loaded.load(in));
+  ASSERT_TRUE(loaded.load(in, 300));
   std::vector<std::byte> again;
   Encoder out_again(again);
   loaded.save(out_again);
   EXPECT_EQ(again, bytes);
   OutputHistory without(SpeculationConfig{SpeculationMethod::ngram});
   Decoder in_without(bytes);
-  EXPECT_FALSE(without.load(in_without));
+  EXPECT_FALSE(without.load(in_without, 300));
+  Decoder in_small(bytes);
+  OutputHistory small_vocabulary(SpeculationConfig{SpeculationMethod::suffix, 8, 2, 32});
+  EXPECT_FALSE(small_vocabulary.load(in_small, 299)) << "a token is none of the vocabulary";
+}
+
+TEST(OutputHistory, AUserWithManyTokensDoesNotTakeThoseOfOthers) {
+  OutputHistory history(SpeculationConfig{SpeculationMethod::suffix, 8, 2, 32});
+  RequestSpec light;
+  light.user = "light";
+  light.prompt = std::make_shared<const TokenIds>(TokenIds{1});
+  history.add(light, TokenIds{1, 2, 3});
+  RequestSpec heavy = light;
+  heavy.user = "heavy";
+  for (int i = 0; i < 100; ++i) history.add(heavy, TokenIds(4000, 7));
+  EXPECT_EQ(history.find(light)[0]->tokens, (TokenIds{1, 1, 2, 3, OutputHistory::kEnd}));
+  history.add(light, TokenIds{4});
+  std::size_t kept = 0;
+  for (const OutputHistory::Text* text : history.find(heavy)) kept += text->tokens.size();
+  EXPECT_GT(kept, 20'000U);
 }
 
 TEST(OutputHistory, KeepsNoMoreOutputsThanItShould) {

@@ -466,6 +466,34 @@ TEST(StepTimeCurve, TellsWhatAStepTakes) {
   for (const int tokens : {8, 17, 32, 50}) EXPECT_NEAR(curve.tokens_within(curve.us_of(tokens)), tokens, 1e-9);
 }
 
+TEST(StepTimeCurve, SizesThatWereNotMeasuredAreExpectedToGoOnAsSmallerOnes) {
+  StepTimeCurve curve;
+  const auto measure = [&](std::int64_t tokens, TimeUs us) {
+    for (int i = 0; i < 4; ++i) curve.step_measured(tokens, us);
+  };
+  EXPECT_EQ(curve.expected_us_of(4), 0);
+  measure(1, 1000);
+  EXPECT_EQ(curve.expected_us_of(1), 1000);
+  EXPECT_EQ(curve.expected_us_of(4), 1000);                                     // to be tried
+  EXPECT_EQ(curve.expected_us_of(5), std::numeric_limits<double>::infinity());  // not yet
+  curve.step_measured(512, 900'000);
+  EXPECT_EQ(curve.expected_us_of(4), 1000) << "far larger steps say nothing of these";
+  measure(2, 1100);
+  EXPECT_EQ(curve.expected_us_of(2), 1100);
+  EXPECT_EQ(curve.expected_us_of(4), 1300);
+  EXPECT_EQ(curve.expected_us_of(8), 1700);
+  measure(4, 2000);
+  EXPECT_EQ(curve.expected_us_of(3), 1550);
+  EXPECT_EQ(curve.expected_us_of(8), 3800);
+}
+
+TEST(StepTimeCurve, AFirstStepThatIsSlowIsForgotten) {
+  StepTimeCurve curve;
+  curve.step_measured(4, 9000);
+  for (int i = 0; i < 3; ++i) curve.step_measured(4, 1000);
+  EXPECT_EQ(curve.expected_us_of(4), 1000);
+}
+
 TEST(StepTimeCurve, ForgetsASlowSpellOfSizesThatAreNotRunAnyMore) {
   StepTimeCurve curve;
   for (const int tokens : {8, 16, 32, 64}) curve.step_measured(tokens, 100'000 * tokens);

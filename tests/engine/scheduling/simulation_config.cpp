@@ -174,7 +174,6 @@ SimulationConfig drafting_simulation(std::uint64_t seed) {
   speculation.max_match = speculation.min_match + pick(0, 1, 30);
   speculation.max_outputs = pick(0, 1, 4, 1000);
   config.echo_chance = pick(0, 50, 80, 95) / 100.0;
-  config.grammar_chance = std::min(config.grammar_chance, 0.3);
   return config;
 }
 
