@@ -53,7 +53,8 @@ class Outcome:
 
     def __init__(self):
         self.streamed = {}  # by sequence
-        self.outputs = None  # [(token ids, text)] of its end
+        self.outputs = None  # [(token ids, text, finish reason)] of its end
+        self.done = None  # the event that is its end
         self.error = None
         self.times = []  # of its events
         self.ended = threading.Event()
@@ -97,6 +98,7 @@ class Connection:
             if event["event"] == "delta":
                 outcome.streamed.setdefault(event["index"], []).extend(event["token_ids"])
             elif event["event"] == "done":
+                outcome.done = event
                 outcome.outputs = [(o["token_ids"], o["text"], o["finish_reason"]) for o in event["outputs"]]
                 outcome.ended.set()
             elif event["event"] == "error":
