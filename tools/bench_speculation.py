@@ -13,26 +13,25 @@ each round in the opposite order:
 The workloads, with one stream: `code` (return a file with a function renamed), `json` (repeat records, or rename a
 field), `quote` (sum up a text by quotations) and `free` (stories and explanations). With --streams at a time: `mixed`
 (code and free by turns) and `free`. Prompts are in the prefix cache before anything is measured, so tokens/s are those
-of decoding. The tool exits with 1 if a text differs from that of another case or round.
+of decoding (`cache_miss` in --json: prompt tokens that were not). The tool exits with 1 if a text differs from that of
+another case or round.
 
 Prints a table: tokens/s as medians over the rounds, ratios as medians of the ratios in each round, draft tokens, the
 share of them that was right, and the tokens of a stream for each step that computed it. --json prints all numbers.
 
-With --llama-server each model must be a GGUF file, and two more cases run: `llama` and, for each of --llama-modes,
-`llama:MODE` (--spec-type MODE). Their texts may differ. Needs only the standard library. Run it on a quiet machine.
+Needs only the standard library. Run it on a quiet machine.
 """
 import argparse
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import statistics
 import sys
 import time
-from types import SimpleNamespace
 
 from bench_lora import Target
-from compare_llama_server import LlamaServer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
@@ -107,8 +106,10 @@ def main():
 if __name__ == "__main__":
     main()
 '''
-RENAMED = [("parse_line", "reading_of"), ("group_by_day", "split_into_days"), ("mean", "average"), ("read_log", "load_readings"),
-           ("print_report", "show_summary"), ("is_valid", "is_plausible"), ("Reading", "Measurement"), ("main", "run")]
+RENAMED = {"parse_line": ("reading_of", "to_reading"), "group_by_day": ("split_into_days", "by_date"),
+           "mean": ("average", "arithmetic_mean"), "read_log": ("load_readings", "readings_in"),
+           "print_report": ("show_summary", "write_table"), "is_valid": ("is_plausible", "can_be_true"),
+           "Reading": ("Measurement", "Observation"), "main": ("run", "report_all")}
 RECORDS = [{"id": 4100 + 7 * i, "name": name, "qty": 3 * i + 2, "price": price, "tags": tags, "in_stock": i % 3 != 1}
            for i, (name, price, tags) in enumerate([
                ("garden hose", 24.9, ["garden", "water"]), ("claw hammer", 17.5, ["tools", "steel"]),
@@ -116,20 +117,21 @@ RECORDS = [{"id": 4100 + 7 * i, "name": name, "qty": 3 * i + 2, "price": price, 
                ("work gloves", 7.8, ["clothes", "garden"]), ("extension cord", 14.4, ["electric"]),
                ("wood screws", 6.1, ["steel", "small parts"]), ("tape measure", 9.95, ["tools"])])]
 ARTICLE = """\
-The harbour of Lindsund froze over on the second of January, three weeks earlier than in any year since records began. \
-Two ferries, the Astrid and the Sigrun, were caught at their berths and could not leave until an icebreaker arrived from \
-the mainland five days later. The fish market stayed closed for the whole time, and its traders put their losses at four \
-million crowns. The town council met on the fourth of January and decided to buy a small icebreaker of its own. Critics \
-of the plan said that such a ship would lie idle in nine winters out of ten. The mayor, Karin Holm, answered that one \
-closed week costs more than the ship does in five years. A survey by the university found that the bay has lost a third \
-of its salt since a dam was built across the northern strait, and that less salty water freezes sooner. The operator of \
-the dam denied that there is a connection. Fishermen had asked for an opening in the dam as early as 1998, without \
-success. In spring the council will hear experts on both questions, the ship and the dam, and will vote in June."""
-FREE = ["Write a short story about a lighthouse keeper who finds a letter in a bottle.",
-        "Explain to a twelve-year-old how a refrigerator works.", "Describe a market in a town by the sea, early in the morning.",
-        "Give me advice for a first job interview, in a friendly tone.",
-        "Write a letter to a friend about moving from a city to a village.", "Explain why the sky is blue and sunsets are red.",
-        "Write a dialogue between a cat and a dog who share a sofa.", "What should I think about before I buy a used bicycle?"]
+The harbour of Lindsund froze over on the second of January, three weeks earlier than in any year since records \
+began. Two ferries, the Astrid and the Sigrun, were caught at their berths and could not leave until an icebreaker \
+arrived from the mainland five days later. The fish market stayed closed for the whole time, and its traders put \
+their losses at four million crowns. The town council met on the fourth of January and decided to buy a small \
+icebreaker of its own. Critics of the plan said that such a ship would lie idle in nine winters out of ten. The \
+mayor, Karin Holm, answered that one closed week costs more than the ship does in five years. A survey by the \
+university found that the bay has lost a third of its salt since a dam was built across the northern strait, and \
+that less salty water freezes sooner. The operator of the dam denied that there is a connection. Fishermen had asked \
+for an opening in the dam as early as 1998, without success. In spring the council will hear experts on both \
+questions, the ship and the dam, and will vote in June."""
+FREE = [form.format(topic) for topic in (
+            "a lighthouse keeper", "a used bicycle", "the first day at a new school", "thunderstorms", "an old bakery",
+            "moving to another country", "bees", "a night train") for form in (
+            "Write a short story about {}.", "Explain to a twelve-year-old what is interesting about {}.",
+            "Write a letter to a friend about {}.", "Write a dialogue between a cat and a dog about {}.")]
 
 
 def user(text):
@@ -137,28 +139,30 @@ def user(text):
 
 
 def rename(old, new):
-    return user(f"Here is a file:\n\n```python\n{CODE}```\n\nRename `{old}` to `{new}` everywhere in it. Answer with the whole "
-                f"file, and change nothing else.")
+    return user(f"Here is a file:\n\n```python\n{CODE}```\n\nRename `{old}` to `{new}` everywhere in it. Answer with "
+                f"the whole file, and change nothing else.")
 
 
 def workloads(args):
     """{(name, streams): conversations}"""
-    records = json.dumps(RECORDS, indent=2)
-    code = [rename(old, new) for old, new in RENAMED]
-    repeat = [user(f"{records}\n\nRepeat this JSON exactly, with nothing before or behind it."),
-              user(f"{records}\n\nWrite this JSON with the field qty renamed to quantity, with nothing before or behind it."),
-              user(f"{records}\n\nWrite this JSON without the field tags, with nothing before or behind it.")]
-    quote = [user(f"{ARTICLE}\n\nSum up this article by quoting its {number} most important sentences word for word.")
-             for number in ("four", "five", "three")]
+    records = json.dumps(RECORDS)
+    code = [rename(old, RENAMED[old][i]) for i in (0, 1) for old in RENAMED]
+    echo = [user(f"Repeat this text:\n\n{records}"),
+            user(f"Repeat this text, but with quantity instead of qty:\n\n{records}"),
+            user(f"Repeat this JSON, with each record on several lines:\n\n{records}")]
+    quote = [user(f"{asked}\n\n{ARTICLE}") for asked in (
+        "Quote the most important sentences of this article, word for word.",
+        "Sum up this article with four sentences that you quote from it word for word.",
+        "Which sentences of this article are about the ships? Quote them word for word.")]
     free = [user(text) for text in FREE]
-    single = {"code": code, "json": repeat, "quote": quote, "free": free}
+    single = {"code": code, "json": echo, "quote": quote, "free": free}
     found = {(name, 1): conversations[:args.requests] for name, conversations in single.items()}
     if args.streams > 1:
         both = [one for pair in zip(code, free) for one in pair]
         for name, conversations in (("mixed", both), ("free", free)):
             count = args.streams * args.waves
             found[name, args.streams] = (conversations * (count // len(conversations) + 1))[:count]
-    return {(name, streams): conversations for (name, streams), conversations in found.items() if name in args.workloads}
+    return {workload: conversations for workload, conversations in found.items() if workload[0] in args.workloads}
 
 
 # ---- servers ----
@@ -179,14 +183,6 @@ def start(args, model, stack):
         server = stack.enter_context(Server(args.pagoda, model, *flags_of(args, True)))
         target = Target(server.url, "")
         targets |= {case: (target, {"speculation": case == "on"}) for case in ("off", "on") if case in args.cases}
-    if args.llama_server:
-        for mode in ["", *filter(None, args.llama_modes.split(","))]:
-            wanted = SimpleNamespace(llama_server=args.llama_server, gguf=model, threads=args.threads, clients=args.streams,
-                                     input_len=1024, output_len=max(args.max_tokens, args.stream_tokens),
-                                     llama_args=f"--spec-type {mode} {args.llama_args}" if mode else args.llama_args)
-            server = LlamaServer(wanted)
-            stack.callback(lambda process=server.process: (process.terminate(), process.wait()))
-            targets[f"llama:{mode}" if mode else "llama"] = (Target(f"http://127.0.0.1:{server.port}", ""), {})
     return targets
 
 
@@ -199,14 +195,12 @@ def body_of(answer):
 
 
 async def ask(target, messages, max_tokens, fields):
-    answer = body_of(await target.call("POST", "/v1/chat/completions", {
-        "model": target.model, "messages": messages, "max_tokens": max_tokens, "temperature": 0, "timing": True, **fields}))
-    choice = answer["choices"][0]
-    drafts = answer.get("timing") or answer.get("timings") or {}
+    body = {"model": target.model, "messages": messages, "max_tokens": max_tokens, "temperature": 0, "timing": True}
+    answer = body_of(await target.call("POST", "/v1/chat/completions", {**body, **fields}))
+    choice, timing = answer["choices"][0], answer["timing"]
     return {"text": choice["message"]["content"], "finish_reason": choice["finish_reason"],
-            "tokens": answer["usage"]["completion_tokens"],
-            "draft_tokens": drafts.get("draft_tokens", drafts.get("draft_n", 0)),
-            "drafts_accepted": drafts.get("drafts_accepted", drafts.get("draft_n_accepted", 0))}
+            "tokens": answer["usage"]["completion_tokens"], "cache_miss": timing["cache_miss"],
+            "draft_tokens": timing.get("draft_tokens", 0), "drafts_accepted": timing["drafts_accepted"]}
 
 
 async def load(target, conversations, streams, max_tokens, fields):
@@ -223,9 +217,10 @@ async def load(target, conversations, streams, max_tokens, fields):
 
 
 def facts(answers, seconds):
-    tokens, drafts, accepted = (sum(answer[name] for answer in answers) for name in ("tokens", "draft_tokens", "drafts_accepted"))
-    return {"tokens_per_s": tokens / seconds, "tokens": tokens, "draft_tokens": drafts, "drafts_accepted": accepted,
-            "tokens_per_step": tokens / max(1, tokens - accepted)}
+    sums = {name: sum(answer[name] for answer in answers)
+            for name in ("tokens", "draft_tokens", "drafts_accepted", "cache_miss")}
+    return {"tokens_per_s": sums["tokens"] / seconds, **sums,
+            "tokens_per_step": sums["tokens"] / max(1, sums["tokens"] - sums["drafts_accepted"])}
 
 
 class Texts:
@@ -239,10 +234,11 @@ class Texts:
             text = (answer["text"], answer["finish_reason"], answer["tokens"])
             first_case, known = self.known.setdefault((*workload, number), (case, text))
             if text != known:
-                at = next((i for i, (a, b) in enumerate(zip(text[0], known[0])) if a != b), min(len(text[0]), len(known[0])))
-                self.different.append(f"{workload[0]}, {workload[1]} streams, request {number}: the text of {case} differs "
-                                      f"from that of {first_case} at character {at}: {text[0][at:at + 40]!r} instead of "
-                                      f"{known[0][at:at + 40]!r}; {text[2]} and {known[2]} tokens")
+                at = len(os.path.commonprefix([text[0], known[0]]))
+                self.different.append(
+                    f"{workload[0]}, {workload[1]} streams, request {number}: the text of {case} differs from that of "
+                    f"{first_case} at character {at}: {text[0][at:at + 40]!r} instead of {known[0][at:at + 40]!r}; "
+                    f"{text[2]} and {known[2]} tokens")
 
 
 # ---- rounds ----
@@ -252,7 +248,7 @@ async def measure(args, targets, loads, texts):
     """{workload: [{case: facts} of each round]}"""
     for target in {id(target): target for target, _ in targets.values()}.values():
         await target.find_model()
-        for (_, streams), conversations in loads.items():  # prompts are cached, and each server has run steps of that size
+        for (_, streams), conversations in loads.items():  # caches prompts, and each server runs steps of that size
             await load(target, conversations, streams, 16, {})
     rounds = {workload: [] for workload in loads}
     for number in range(args.rounds):
@@ -260,48 +256,42 @@ async def measure(args, targets, loads, texts):
             results = {}
             for case in targets if number % 2 == 0 else reversed(targets):
                 target, fields = targets[case]
-                if not case.startswith("llama"):  # nothing that earlier rounds have answered helps
-                    fields = {**fields, "user": f"{case} {number}"}
                 max_tokens = args.max_tokens if workload[1] == 1 else args.stream_tokens
-                answers, seconds = await load(target, conversations, workload[1], max_tokens, fields)
-                if not case.startswith("llama"):
-                    texts.compare(workload, case, answers)
+                # Drafts of the method suffix do not come from the answers of earlier rounds, which had other users.
+                answers, seconds = await load(target, conversations, workload[1], max_tokens,
+                                              {**fields, "user": f"{case} {number}"})
+                texts.compare(workload, case, answers)
                 results[case] = facts(answers, seconds)
-                print(f"round {number + 1} of {args.rounds}, {workload[0]}, {workload[1]} streams, {case}: "
-                      f"{results[case]['tokens_per_s']:.1f} tokens/s", file=sys.stderr)
+                if sys.stderr.isatty():
+                    print(f"round {number + 1} of {args.rounds}, {workload[0]}, {workload[1]} streams, {case}: "
+                          f"{results[case]['tokens_per_s']:.1f} tokens/s", file=sys.stderr)
             rounds[workload].append(results)
     return rounds
 
 
 def row_of(workload, results):
     """Medians over the rounds of a workload."""
-    median = lambda values, digits: round(statistics.median(values), digits)
-    cases = {case: {"tokens_per_s": median([one[case]["tokens_per_s"] for one in results], 2),
-                    "tokens": results[0][case]["tokens"],
-                    "draft_tokens": median([one[case]["draft_tokens"] for one in results], 1),
-                    "drafts_accepted": median([one[case]["drafts_accepted"] for one in results], 1),
-                    "tokens_per_step": median([one[case]["tokens_per_step"] for one in results], 3)} for case in results[0]}
-    pairs = RATIOS + [(case, "llama") for case in cases if case.startswith("llama:")] + [("on", "llama")]
-    ratios = {f"{a} / {b}": median([one[a]["tokens_per_s"] / one[b]["tokens_per_s"] for one in results], 3)
-              for a, b in pairs if a in cases and b in cases}
+    names = {"tokens_per_s": 2, "tokens": 0, "draft_tokens": 1, "drafts_accepted": 1, "cache_miss": 1,
+             "tokens_per_step": 3}
+    cases = {case: {name: round(statistics.median(one[case][name] for one in results), digits)
+                    for name, digits in names.items()} for case in results[0]}
+    ratio = lambda a, b: statistics.median(one[a]["tokens_per_s"] / one[b]["tokens_per_s"] for one in results)
+    ratios = {f"{a} / {b}": round(ratio(a, b), 3) for a, b in RATIOS if a in cases and b in cases}
     return {"workload": workload[0], "streams": workload[1], "cases": cases, "ratios": ratios,
             "rounds": [{case: round(one[case]["tokens_per_s"], 2) for case in one} for one in results]}
 
 
 def print_table(model, rows):
     cases, ratios = list(rows[0]["cases"]), list(rows[0]["ratios"])
-    drafting = [case for case in cases if case == "on" or case.startswith("llama:")]
     columns = ["workload", "streams", *cases, *ratios]
-    for case in drafting:
-        columns += [name if case == "on" else f"{name}, {case}" for name in ("draft tokens", "right %", "tokens a step")]
+    columns += ["draft tokens", "right %", "tokens a step"] if "on" in cases else []
     print(f"\n{pathlib.Path(model).name}\n\n| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
     for row in rows:
         cells = [row["workload"], row["streams"], *(f"{row['cases'][case]['tokens_per_s']:.1f}" for case in cases),
                  *(f"{row['ratios'][ratio]:.2f}" for ratio in ratios)]
-        for case in drafting:
-            of = row["cases"][case]
-            share = f"{100 * of['drafts_accepted'] / of['draft_tokens']:.0f}" if of["draft_tokens"] else ""
-            cells += [f"{of['draft_tokens']:.0f}", share, f"{of['tokens_per_step']:.2f}"]
+        if on := row["cases"].get("on"):
+            share = f"{100 * on['drafts_accepted'] / on['draft_tokens']:.0f}" if on["draft_tokens"] else ""
+            cells += [f"{on['draft_tokens']:.0f}", share, f"{on['tokens_per_step']:.2f}"]
         print("| " + " | ".join(map(str, cells)) + " |")
 
 
@@ -311,31 +301,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pagoda", default=str(ROOT / "build" / "release" / "bin" / "pagoda"))
     parser.add_argument("--model", action="append", required=True, help="GGUF file or folder; may be repeated")
-    parser.add_argument("--config", default=json.dumps(CONFIG), help="JSON of --speculative-config (default %(default)s)")
-    parser.add_argument("--cases", type=names(CASES), default=CASES, help="of plain,off,on (default all)")
-    parser.add_argument("--workloads", type=names(every), default=every, help="of " + ",".join(every) + " (default all)")
+    parser.add_argument("--config", default=json.dumps(CONFIG), help="of --speculative-config (default %(default)s)")
+    parser.add_argument("--cases", type=names(CASES), default=CASES, help="(default plain,off,on)")
+    parser.add_argument("--workloads", type=names(every), default=every, help="(default " + ",".join(every) + ")")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=3, help="of each workload with one stream, one after the other")
-    parser.add_argument("--streams", type=int, default=16, help="requests at a time of mixed and free; 1: leave them out")
+    parser.add_argument("--streams", type=int, default=16, help="of mixed and free at a time; 1: leave them out")
     parser.add_argument("--waves", type=int, default=2, help="requests of each of these streams")
     parser.add_argument("--max-tokens", type=int, default=512, help="of a request with one stream")
     parser.add_argument("--stream-tokens", type=int, default=128, help="maximum tokens of a request with --streams")
     parser.add_argument("--kv-gib", type=float, default=1, help="KV cache of each server")
     parser.add_argument("--pagoda-args", default="", help="more flags of both servers")
-    parser.add_argument("--llama-server", help="llama.cpp's server")
-    parser.add_argument("--llama-modes", default="ngram-simple", help="of --spec-type, separated by commas (default "
-                        "%(default)s)")
-    parser.add_argument("--llama-args", default="", help="more flags of llama-server")
-    parser.add_argument("--quick", action="store_true", help="one round of one request and 64 tokens, and one wave of 32 tokens")
+    parser.add_argument("--quick", action="store_true", help="a round of a request of 64 tokens, and of a wave of 32")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.quick:
         args.rounds, args.requests, args.waves, args.max_tokens, args.stream_tokens = 1, 1, 1, 64, 32
     if min(args.rounds, args.requests, args.streams, args.waves, args.max_tokens, args.stream_tokens) < 1:
         parser.error("--rounds, --requests, --streams, --waves, --max-tokens and --stream-tokens must be at least 1")
-    if args.llama_server and not all(model.endswith(".gguf") for model in args.model):
-        parser.error("--llama-server needs GGUF files")
     loads = workloads(args)
     if not loads:
         parser.error("--workloads mixed needs --streams above 1")
@@ -350,7 +334,8 @@ def main():
         if not args.json:
             print_table(model, rows)
     if args.json:
-        print(json.dumps({"config": json.loads(args.config), "threads": args.threads, "rounds": args.rounds, "models": results}))
+        print(json.dumps({"config": json.loads(args.config), "threads": args.threads, "rounds": args.rounds,
+                          "models": results}))
     for one in different:
         print(one, file=sys.stderr)
     sys.exit(1 if different else 0)

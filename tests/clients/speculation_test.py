@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Speculation (--speculative-config): mixed requests get the tokens, texts and log-probabilities that they get without it, also
-while memory is scarce and a worker process is killed; drafts are counted; wrong settings are refused. Standard library only.
+"""Speculation (--speculative-config): mixed requests get the tokens, texts and log-probabilities that they get without
+it, also while memory is scarce and a worker process is killed; drafts are counted; wrong settings are refused. Standard
+library only.
 
 usage: speculation_test.py PAGODA MODEL_DIR [unittest arguments]
 """
@@ -27,8 +28,8 @@ NUM_REQUESTS = 200
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
           "required": ["name", "age"], "additionalProperties": False}
 SENTENCES = ["Once upon a time there was a little girl named Lily.", "She had a red ball and a small dog.",
-             "The dog ran to the big house.", "Tom wanted to play with the ball.", "It was raining and the dog was sad.",
-             "Mom said that they could play in the house."]
+             "The dog ran to the big house.", "Tom wanted to play with the ball.",
+             "It was raining and the dog was sad.", "Mom said that they could play in the house."]
 PROMPT = "Once upon a time"
 MESSAGES = [{"role": "user", "content": PROMPT}]
 DRAFTS = ["pagoda:spec_decode_num_drafts_total", "pagoda:spec_decode_num_draft_tokens_total",
@@ -65,7 +66,8 @@ KINDS = {
                                "frequency_penalty": draw.choice((0, 0.3, -0.3)),
                                "repetition_penalty": draw.choice((1.05, 0.95)), "repeat_last_n": draw.choice((-1, 24))},
     "bias": lambda draw: {"temperature": draw.choice((0, 0.7)), "min_p": draw.choice((0, 0.05, 0.2)),
-                          "logit_bias": {str(draw.randrange(10, 1000)): draw.choice((-100, -2, 1.5)) for _ in range(6)}},
+                          "logit_bias": {str(draw.randrange(10, 1000)): draw.choice((-100, -2, 1.5))
+                                         for _ in range(6)}},
     "logprobs": lambda draw: {"temperature": draw.choice((0, 0.7)), "logprobs": draw.choice((0, 1, 5))},
     "stop": lambda draw: {"temperature": draw.choice((0, 0.7)), "stop": draw.sample([".", " the", "e", "n", "a"], 2),
                           "include_stop_str_in_output": draw.random() < 0.5, "min_tokens": draw.choice((0, 5, 12))},
@@ -297,8 +299,9 @@ class Requests(unittest.TestCase):
 class Settings(unittest.TestCase):
     def test_wrong_ones_are_refused_by_name(self):
         ngram = {"method": "ngram"}
-        for wrong, named in (("ngram", "JSON object"), ('{"method":"ngram"', "JSON object"), ('["ngram"]', "JSON object"),
-                             ("{}", "method"), ({"method": "medusa"}, '"medusa"'), ({"method": 7}, "method"),
+        for wrong, named in (("ngram", "JSON object"), ('{"method":"ngram"', "JSON object"),
+                             ('["ngram"]', "JSON object"), ("{}", "method"), ({"method": "medusa"}, '"medusa"'),
+                             ({"method": 7}, "method"),
                              ({**ngram, "num_draft": 4}, '"num_draft"'),
                              ({**ngram, "num_speculative_tokens": 0}, "num_speculative_tokens"),
                              ({**ngram, "num_speculative_tokens": -1}, "num_speculative_tokens"),
