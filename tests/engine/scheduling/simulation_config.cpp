@@ -174,6 +174,7 @@ SimulationConfig drafting_simulation(std::uint64_t seed) {
   speculation.max_match = speculation.min_match + pick(0, 1, 30);
   speculation.max_outputs = pick(0, 1, 4, 1000);
   config.echo_chance = pick(0, 50, 80, 95) / 100.0;
+  config.num_requests = std::max(config.num_requests, 12);
   return config;
 }
 
