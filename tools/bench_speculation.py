@@ -273,7 +273,7 @@ def row_of(workload, results):
     """Medians over the rounds of a workload."""
     names = {"tokens_per_s": 2, "tokens": 0, "draft_tokens": 1, "drafts_accepted": 1, "cache_miss": 1,
              "tokens_per_step": 3}
-    cases = {case: {name: round(statistics.median(one[case][name] for one in results), digits)
+    cases = {case: {name: round(statistics.median(one[case][name] for one in results), digits or None)
                     for name, digits in names.items()} for case in results[0]}
     ratio = lambda a, b: statistics.median(one[a]["tokens_per_s"] / one[b]["tokens_per_s"] for one in results)
     ratios = {f"{a} / {b}": round(ratio(a, b), 3) for a, b in RATIOS if a in cases and b in cases}
