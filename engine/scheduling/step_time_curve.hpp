@@ -52,19 +52,22 @@ class StepTimeCurve {
     return us_of(num_tokens, [this](const Point& point) { return is_known(point); });
   }
 
-  /// Returns as us_of(), but a size of which few steps were measured takes what the next smaller sizes let expect: as
-  /// much as the smaller one, and for each further token what it cost more than the one before. So such sizes are tried
-  /// if they may pay. No step is tried that is four times as large as those that were measured: it takes infinitely
-  /// long.
+  /// Returns as us_of(), but a size of which few steps were measured takes what sizes near it let expect. If no larger
+  /// one is known, it takes as much as the next smaller one, and for each further token what that cost more than the
+  /// one before. So such sizes are tried if they may pay. No step is tried that is more than 16 times as large as those
+  /// that were measured: it takes infinitely long.
   double expected_us_of(std::int64_t num_tokens) const {
-    const std::size_t size = size_of(num_tokens);
+    constexpr std::size_t kNear = 4;  // in powers of two
     const auto counts = [this](const Point& point) { return is_sure(point); };
-    if (is_sure(points_[size])) return us_of(num_tokens, counts);
-    std::size_t below = size;
+    const std::size_t size = size_of(num_tokens);
+    std::size_t below = size + 1;  // one more than the next sure size that is not larger
     while (below > 0 && !is_sure(points_[below - 1])) --below;
     if (below == 0) return us_of(num_tokens);
+    bool is_between = below == size + 1;
+    for (std::size_t i = size + 1; i < std::min(below + kNear, kSizes); ++i) is_between |= is_sure(points_[i]);
+    if (is_between) return us_of(num_tokens, counts);
+    if (size >= below + kNear) return std::numeric_limits<double>::infinity();
     const Point& point = points_[below - 1];
-    if (size > below + 1) return std::numeric_limits<double>::infinity();
     std::size_t before = below - 1;
     while (before > 0 && !is_sure(points_[before - 1])) --before;
     if (before == 0) return point.us;

@@ -474,17 +474,16 @@ TEST(StepTimeCurve, SizesThatWereNotMeasuredAreExpectedToGoOnAsSmallerOnes) {
   EXPECT_EQ(curve.expected_us_of(4), 0);
   measure(1, 1000);
   EXPECT_EQ(curve.expected_us_of(1), 1000);
-  EXPECT_EQ(curve.expected_us_of(4), 1000);                                     // to be tried
-  EXPECT_EQ(curve.expected_us_of(5), std::numeric_limits<double>::infinity());  // not yet
-  curve.step_measured(512, 900'000);
+  EXPECT_EQ(curve.expected_us_of(16), 1000) << "to be tried";
+  EXPECT_EQ(curve.expected_us_of(17), std::numeric_limits<double>::infinity()) << "not yet";
+  measure(512, 900'000);
   EXPECT_EQ(curve.expected_us_of(4), 1000) << "far larger steps say nothing of these";
   measure(2, 1100);
   EXPECT_EQ(curve.expected_us_of(2), 1100);
   EXPECT_EQ(curve.expected_us_of(4), 1300);
   EXPECT_EQ(curve.expected_us_of(8), 1700);
-  measure(4, 2000);
-  EXPECT_EQ(curve.expected_us_of(3), 1550);
-  EXPECT_EQ(curve.expected_us_of(8), 3800);
+  measure(8, 5000);
+  EXPECT_EQ(curve.expected_us_of(5), 3050) << "between those that are known";
 }
 
 TEST(StepTimeCurve, AFirstStepThatIsSlowIsForgotten) {
