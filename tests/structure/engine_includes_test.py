@@ -16,7 +16,7 @@ FLOORS = [
     ["engine/types.hpp"],
     ["engine/step"],
     ["engine/request"],
-    ["engine/stats.hpp"],
+    ["engine/stats.hpp", "engine/speculation_config.hpp", "engine/speculation_config.cpp"],
     ["engine/metrics", "engine/trace"],
     ["engine/view"],
     ["engine/config.hpp", "engine/config.cpp"],
