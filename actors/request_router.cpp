@@ -279,6 +279,16 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
   return promise.handle();
 }
 
+/// Takes the last report of a replica that is down, moves its requests to the others and lets it end. `running`: as in
+/// hand_over.
+void end_down_replica(Self self, ReplicaId id, const std::optional<std::vector<RequestId>>& running) {
+  take_last_report(self, id, [self, id, running] {
+    hand_over(self, id, running);
+    pagoda::actors::request(
+        self, state_of(self).root, EndReplica{id}, [](const ReplicaDrained&) {}, [](caf::error&) {});
+  });
+}
+
 /// Takes what it needs of a replica that cannot go on, then lets it end.
 void on_replica_down(Self self, const ReplicaDown& down) {
   auto& state = state_of(self);
@@ -293,23 +303,16 @@ void on_replica_down(Self self, const ReplicaDown& down) {
     if (!drains || placement.count(placement::ReplicaState::up) > 0) continue;
     resume_replica(self, other, fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"}));
   }
-  const auto end = [self, id](const std::optional<std::vector<RequestId>>& running) {
-    take_last_report(self, id, [self, id, running] {
-      hand_over(self, id, running);
-      pagoda::actors::request(
-          self, state_of(self).root, EndReplica{id}, [](const ReplicaDrained&) {}, [](caf::error&) {});
-    });
-  };
   pagoda::actors::request(
       self, state.replicas.at(static_cast<std::size_t>(id)).scheduler, GetProgress{},
-      [end](const Progress& progress) {
+      [self, id](const Progress& progress) {
         std::vector<RequestId> running;
         for (const GroupProgress& group : progress.groups) {
           if (group.state == RequestState::running) running.push_back(group.id);
         }
-        end(running);
+        end_down_replica(self, id, running);
       },
-      [end](caf::error&) { end(std::nullopt); });  // the scheduler itself has ended
+      [self, id](caf::error&) { end_down_replica(self, id, std::nullopt); });  // the scheduler itself has ended
 }
 
 caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, const DrainReplica& message) {
