@@ -60,6 +60,23 @@ TEST(EarlierPlaces, FindThosePlacesOfRandomTextsThatASearchFinds) {
   }
 }
 
+TEST(EarlierPlaces, ListsDoNotDependOnHowThePlacesWereAdded) {
+  std::mt19937 random(3);
+  TokenIds text(200);
+  for (TokenId& token : text) token = static_cast<TokenId>(random() % 1000);
+  const JoinedTokens tokens{text, {}};
+  EarlierPlaces at_once(2, 0);
+  at_once.add(tokens, tokens.size());
+  EarlierPlaces one_by_one(2, 0);
+  for (std::int32_t end = 0; end <= tokens.size(); ++end) one_by_one.add(tokens, end);
+  for (int round = 0; round < 500; ++round) {
+    const TokenIds asked = {static_cast<TokenId>(random() % 1000), static_cast<TokenId>(random() % 1000)};
+    std::int32_t place = at_once.latest_like({asked, {}});
+    ASSERT_EQ(one_by_one.latest_like({asked, {}}), place);
+    for (; place >= 0; place = at_once.before(place)) ASSERT_EQ(one_by_one.before(place), at_once.before(place));
+  }
+}
+
 /// A group of one running sequence that has run all its tokens but the last.
 class Lookups : public testing::Test {
  protected:
