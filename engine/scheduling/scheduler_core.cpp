@@ -128,12 +128,22 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   }
   for (const auto& [id, group] : table_.groups) {
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
-    for (Sequence& s : group->sequences) s.forget_samples();
+    forget_samples(*group);
   }
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
   if (crashed) find_culprit(in_last_steps, ended_ran);
   batch_planner_.on_capacity_freed();
+}
+
+/// Forgets the samples of steps in flight, which will not come. Masks that are being made for them may be for other
+/// drafts than those of the next step, so they are made again.
+void SchedulerCore::forget_samples(SequenceGroup& group) const {
+  Constraint* const constraint = config_.speculation.is_on() ? group.decoding->constraint() : nullptr;
+  for (Sequence& s : group.sequences) {
+    s.forget_samples();
+    if (constraint != nullptr && s.state != SequenceState::finished) constraint->on_output_replaced(s);
+  }
 }
 
 /// Restarts groups that were admitted with blocks that only the failed steps computed. The groups were not in these
@@ -153,7 +163,7 @@ void SchedulerCore::restart_readers(StepId first_failed) {
       for (WorkRef& work : step.work) work.dropped |= work.group == group->entry.id;
     }
     group->next_prompt_logprob = group->first_unknown_prompt_logprob;
-    for (Sequence& s : group->sequences) s.forget_samples();
+    forget_samples(*group);
     restart(*group);
   }
 }

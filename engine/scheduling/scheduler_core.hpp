@@ -175,6 +175,7 @@ class SchedulerCore final : private GroupEffects {
   void interrupted(const SequenceGroup& group, Interruption what);
   void restart(SequenceGroup& group);
   void restart_readers(StepId first_failed);
+  void forget_samples(SequenceGroup& group) const;
   void find_culprit(const std::set<RequestId>& ran, bool ended_ran);
   void end_passed_trial();
   void end_group(SequenceGroup& group, std::optional<Error> error);
