@@ -175,6 +175,12 @@ TEST(Simulation, RequestsThatComeFromElsewhereGoOnWithTheTokensThatTheyHave) {
   }
 }
 
+/// A worker dies while masks are made for drafts, and the next step has other drafts.
+TEST(Simulation, MasksForDraftsThatAKilledWorkerHadAreNotUsedForOthers) {
+  const auto config = drafting_simulation(28072);
+  EXPECT_EQ(Simulation(config, 28072).run(), std::nullopt) << describe(config);
+}
+
 /// Runs seeds beyond those of the test above.
 TEST(Simulation, SeedsThatHaveFoundSomethingFindNothingMore) {
   for (const std::uint64_t seed : {1026583U, 1039215U, 1123753U, 1356562U, 1714490U}) {
