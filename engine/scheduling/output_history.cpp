@@ -41,7 +41,8 @@ void OutputHistory::add(const RequestSpec& spec, std::span<const TokenId> output
   make_room();
 }
 
-/// A user with many tokens loses the older ones of them, and no user loses all because of another's.
+/// The user with the most tokens loses the older half of them first. Beyond kMaxUsers, the user goes whose last output
+/// is the oldest.
 void OutputHistory::make_room() {
   while (num_tokens_ > kMaxTokens) {
     Owned& largest =

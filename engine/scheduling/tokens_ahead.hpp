@@ -7,7 +7,7 @@
 
 namespace pagoda::scheduling {
 
-/// Tokens of a sequence that are known, or guessed, ahead of the sample in flight. They are not in the output yet.
+/// Tokens of a sequence that are known, or guessed, behind its output and the sample in flight, if there is one.
 struct TokensAhead {
   TokenIds forced;  ///< tokens that must follow the sample in flight
   /// Drafts behind these. Set until their step is planned, and, if it is planned with them, until it has ended.

@@ -198,7 +198,7 @@ class Equality(unittest.TestCase):
                     self.assertEqual(answer.draft_tokens, 0, "a beam search has no drafts")
 
     def test_the_requests_are_of_all_kinds(self):
-        """What the other tests compare: texts of all lengths, ends of all reasons, over both protocols."""
+        """The answers that the other tests compare have many lengths and all finish reasons, over both protocols."""
         protocols = collections.Counter(request_of(i)[0] for i in range(NUM_REQUESTS))
         self.assertGreater(min(protocols["http"], protocols["json lines"]), NUM_REQUESTS // 5)
         outputs = [output for answer in expected

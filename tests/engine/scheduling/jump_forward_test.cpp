@@ -424,14 +424,19 @@ TEST(TokensAhead, DropsTheLastDraftsAndKeepsForcedTokens) {
   EXPECT_EQ(ahead.forced, (TokenIds{1, 2}));
 }
 
-TEST(MaskProposer, DraftsTakeNoMoreThanTheirRoom) {
-  MaskProposer proposer(nullptr);
+SequenceGroup group_without_constraint(const OutputHistory& history) {
   SequenceGroup group;
   auto spec = std::make_shared<RequestSpec>();
   spec->prompt = std::make_shared<const TokenIds>(TokenIds{1});
-  group.spec = spec;
-  const OutputHistory history{SpeculationConfig{}};
+  group.spec = std::move(spec);
   group.follow_spec(SchedulerConfig{}, history);
+  return group;
+}
+
+TEST(MaskProposer, DraftsTakeNoMoreThanTheirRoom) {
+  MaskProposer proposer(nullptr);
+  const OutputHistory history{SpeculationConfig{}};
+  const SequenceGroup group = group_without_constraint(history);
   Sequence sequence;
   proposer.offer(sequence, {1, 2, 3});
   std::int32_t new_tokens = 0;
@@ -466,12 +471,8 @@ TEST(MaskProposer, TakesDraftsOfTheOtherWhereMasksGiveNone) {
   auto other = std::make_unique<OneDraft>();
   OneDraft& one_draft = *other;
   MaskProposer proposer(std::move(other));
-  SequenceGroup group;
-  auto spec = std::make_shared<RequestSpec>();
-  spec->prompt = std::make_shared<const TokenIds>(TokenIds{1});
-  group.spec = spec;
   const OutputHistory history{SpeculationConfig{}};
-  group.follow_spec(SchedulerConfig{}, history);
+  const SequenceGroup group = group_without_constraint(history);
   Sequence sequence;
   sequence.id = 3;
   std::int32_t new_tokens = 0;

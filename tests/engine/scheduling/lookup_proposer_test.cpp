@@ -276,7 +276,7 @@ TEST_F(Lookups, EarlierOutputsOfTheUserAreSearchedToo) {
   EXPECT_EQ(drafts_for("ann", "", {9, 1, 2}, {}), (TokenIds{31, 32, 33}));
   EXPECT_EQ(drafts_for("bob", "", {5, 6}, {30, 31}), TokenIds{});
   EXPECT_EQ(drafts_for("ann", "salt", {5, 6}, {30, 31}), TokenIds{});
-  // What comes later in the history is found for the same tokens.
+  // An output that is added now is found at once, although the sequence has no new token.
   EXPECT_EQ(drafts_for("ann", "", {5, 6}, {30, 31}), (TokenIds{32, 33}));
   history_.add(earlier, TokenIds{7, 8, 30, 31, 40});
   history_.add(earlier, TokenIds{7, 8, 30, 31, 40});
