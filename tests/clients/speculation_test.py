@@ -217,8 +217,11 @@ class Equality(unittest.TestCase):
                 self.expect(found)
                 self.assertGreater(accepted_of(found), 0)
                 drafts, draft_tokens, accepted = counted
-                self.assertEqual(draft_tokens, sum(answer.draft_tokens for answer in found))
-                self.assertEqual(accepted, sum(answer.drafts_accepted for answer in found))
+                # A step in flight may have drafts of a sequence that a stop string has ended: its answer is out already.
+                most_late = 16 * sum(request_of(i)[1].get("n", 1) for i in range(NUM_REQUESTS) if "stop" in request_of(i)[1])
+                for count, in_answers in ((draft_tokens, sum(answer.draft_tokens for answer in found)),
+                                          (accepted, sum(answer.drafts_accepted for answer in found))):
+                    self.assertTrue(in_answers <= count <= in_answers + most_late, (count, in_answers))
                 self.assertTrue(0 < drafts <= draft_tokens, counted)
 
     def test_requests_that_are_preempted(self):
@@ -261,6 +264,10 @@ class Requests(unittest.TestCase):
     def timing(self, path, **body):
         return self.server.json("POST", path, {"timing": True, **LOOPING, **body})["timing"]
 
+    def expect_drafts(self, count):
+        """Drafts run where they pay by measured times, so a busy machine may have a request without any."""
+        self.assertTrue(any(count() > 0 for _ in range(10)))
+
     def test_a_request_turns_it_off_in_each_api(self):
         apis = {"/v1/completions": {"prompt": PROMPT, "max_tokens": 60},
                 "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 60},
@@ -273,10 +280,10 @@ class Requests(unittest.TestCase):
                 self.assertEqual((timing["draft_tokens"], timing["drafts_accepted"]), (0, 0))
                 change = Change(before, scrape(self.server))
                 self.assertEqual([change.get(name) for name in DRAFTS], [0, 0, 0])
-                self.assertGreater(self.timing(path, **body, speculation=True)["draft_tokens"], 0)
-                self.assertGreater(self.timing(path, **body)["draft_tokens"], 0)
+                for on in ({"speculation": True}, {}):
+                    self.expect_drafts(lambda: self.timing(path, **body, **on)["draft_tokens"])
         body = {"prompt": PROMPT, "max_tokens": 60, "timing": True, **LOOPING}
-        self.assertGreater(ask_json_lines(self.connection, body).drafts_accepted, 0)
+        self.expect_drafts(lambda: ask_json_lines(self.connection, body).drafts_accepted)
         self.assertEqual(ask_json_lines(self.connection, {**body, "speculation": False}).draft_tokens, 0)
 
     def test_the_text_does_not_depend_on_it(self):
