@@ -15,6 +15,10 @@ function(pagoda_compile_options target)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PAGODA_SANITIZE}
                                              -fno-omit-frame-pointer -fno-sanitize-recover=all>)
     target_link_options(${target} PUBLIC -fsanitize=${PAGODA_SANITIZE})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      # GCC takes moved variants for uninitialised in sanitized code. The debug build has the warning.
+      target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
+    endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND PAGODA_SANITIZE MATCHES "thread")
       # Boost.Asio's fences beside its locks, which the sanitizer does understand.
       target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
@@ -36,7 +40,7 @@ function(pagoda_batch target)
   if(PAGODA_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # The first takes a source for a header; GCC 12 inlines more in a batch, and then takes moved variants for
-    # uninitialised. Builds without batches (debug, asan, tsan) have both.
+    # uninitialised. The debug build, without batches, has both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized)
   endif()
 endfunction()
