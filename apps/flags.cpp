@@ -245,7 +245,7 @@ std::vector<Error> EngineFlags::finish() {
     config.worker_processes = true;
   }
   if (auto problems = config.validate(); !problems.empty()) return problems;
-  if (auto status = locate_model(config.model); !status) return {std::move(status.error())};
+  if (auto status = locate_models(config); !status) return {std::move(status.error())};
   // Without memory for threads, starting the actor system would end the process without a message.
   if (kernels::available_cpu_memory() > 0) return {};
   return {{ErrorCode::out_of_memory, "there is no memory to start: " + kernels::describe_available_memory()}};

@@ -11,6 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/speculation_config.hpp"
+
 namespace pagoda::apps {
 namespace {
 
@@ -108,6 +110,7 @@ class Translator {
     finish_context();
     finish_kv_type();
     finish_adapters();
+    finish_drafts();
     finish_address();
     return std::move(translation_);
   }
@@ -226,6 +229,8 @@ class Translator {
     if (is_in("-ctv,--cache-type-v", name)) return keep(argument, value_type_);
     if (name == kLoraModules || name == "--prompt-adapters") return take_adapters(argument);
     if (name == "--lora") return take_adapter_files(argument);
+    if (is_in("-md,--model-draft,--speculative-model", name)) return keep(argument, draft_model_);
+    if (is_in("--draft,--draft-n,--draft-max,--num-speculative-tokens", name)) return keep(argument, max_drafts_);
     if (name == "--host") return keep(argument, host_);
     if (name == "--port") return keep(argument, port_);
     const bool is_length = name == "--max-model-len" || name == "--max-num-batched-tokens";
@@ -366,6 +371,23 @@ class Translator {
     }
   }
 
+  /// Joins the draft model and the number of its drafts.
+  void finish_drafts() {
+    if (!draft_model_ && !max_drafts_) return;
+    is_foreign_ = true;
+    if (!draft_model_) return note("a number of drafts", "no draft model is named");
+    nlohmann::ordered_json config;
+    config[*draft_model_ == "[ngram]" ? "method" : "model"] = *draft_model_ == "[ngram]" ? "ngram" : *draft_model_;
+    if (max_drafts_ == "0") return note("a draft model", "the number of drafts is 0");
+    constexpr std::size_t kMaxDigits = 9;
+    if (max_drafts_ && is_number(*max_drafts_) && max_drafts_->size() <= kMaxDigits) {
+      config["num_speculative_tokens"] = std::clamp(std::stoi(*max_drafts_), 1, SpeculationConfig::kMaxTokens);
+    } else if (max_drafts_) {
+      return refuse("the number of drafts", "must be a number, not " + *max_drafts_);
+    }
+    give("--speculative-config", config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+
   void finish_kv_type() {
     if (!key_type_ && !value_type_) return;
     const auto keys = key_type_.value_or("f16");
@@ -423,6 +445,8 @@ class Translator {
   std::optional<std::string> parallel_;  ///< number of llama-server's slots
   std::optional<std::string> key_type_;
   std::optional<std::string> value_type_;
+  std::optional<std::string> draft_model_;
+  std::optional<std::string> max_drafts_;
   static constexpr const char* kLoraModules = "--lora-modules";
   std::map<std::string, std::vector<nlohmann::json>> adapters_;  ///< entries, by flag
   bool enables_adapters_ = false;                                ///< whether a flag of llama-server adds adapters

@@ -45,6 +45,16 @@ ordered_json model_facts(const models::ModelSpec& model) {
   return facts;
 }
 
+/// Returns an empty object if there is no draft model.
+ordered_json draft_facts(const EnginePlan& engine) {
+  if (!engine.draft) return ordered_json::object();
+  ordered_json facts = model_facts(engine.draft->model);
+  facts["weight_bytes"] = engine.draft->weight_bytes;
+  facts["copied_weight_bytes"] = engine.draft->copied_weight_bytes;
+  facts["kv_bytes_per_block"] = engine.layout.draft_bytes;
+  return facts;
+}
+
 /// Returns where swapped KV blocks are stored.
 std::string swap_of(const EnginePlan& engine, const EngineConfig& config) {
   if (engine.num_host_blocks == 0) return "none";
@@ -108,7 +118,7 @@ ordered_json memory_facts(const EnginePlan& engine, const EngineConfig& config, 
                             {"kv_cache_dtype", to_string(engine.kv_dtype)},
                             {"swap", swap_of(engine, config)},
                             {"num_host_blocks", engine.num_host_blocks},
-                            {"max_num_seqs", engine.limits.max_logit_rows},
+                            {"max_num_seqs", config.num_rows()},
                             {"max_num_batched_tokens", engine.limits.max_tokens},
                             {"longest_context", longest},
                             {"longest_context_bytes", blocks_of_longest * plan.kv_bytes_per_block},
@@ -173,6 +183,7 @@ int run_inspect(InspectOptions& options) {
   if (!device) return exit_with(device.error());
   const auto plan = plan_engine(replica, **device);
   if (!plan) return exit_with(plan.error());
+  if (const Status same = check_draft_tokens(*plan); !same) return exit_with(same.error());
 
   const auto facts = plan->checkpoint->facts();
   auto about_model = model_facts(plan->model);
@@ -185,13 +196,16 @@ int run_inspect(InspectOptions& options) {
   auto ranks = ranks_of(config, *plan, about_memory, **device);
   if (!ranks) return exit_with(ranks.error());
   if (!ranks->empty()) about_memory = ranks->front();
+  const ordered_json about_draft = draft_facts(*plan);
   if (options.json) {
     ordered_json all{{"model", about_model}, {"memory", about_memory}};
+    if (!about_draft.empty()) all["draft_model"] = about_draft;
     if (!ranks->empty()) all["ranks"] = *ranks;
     std::printf("%s\n", all.dump().c_str());
     return kExitOk;
   }
   print_section("model", about_model);
+  if (!about_draft.empty()) print_section("draft model (its memory is in that below)", about_draft);
   if (ranks->empty()) {
     print_section(config.data_parallel_size > 1 ? "memory of one replica (needed_bytes: of all)" : "memory",
                   about_memory);

@@ -32,8 +32,7 @@ constexpr const char* kRequestsBring =
     "has no counterpart: requests bring it, and the model's generation_config.json has defaults";
 constexpr const char* kRope = "has no counterpart: change the model's files instead";
 constexpr const char* kPrefixes = "equal beginnings of prompts share KV blocks, always";
-constexpr const char* kDrafts =
-    "text is the same without a draft; --speculative-config looks for drafts in the text, without a second model";
+constexpr const char* kDrafts = "the draft model runs where the model runs, and as many drafts run as pay";
 constexpr const char* kLogFlags = "--log-level sets what is logged";
 constexpr const char* kThreadsOfServer = "--threads and --cpu-affinity set how a CPU computes";
 constexpr const char* kLocalFile =
@@ -88,7 +87,7 @@ constexpr NotedFlag kNotedOfLlamaServer[] = {
     {"--warmup,--no-warmup,--offline,--perf,--no-perf,-e,--escape,--no-escape", kNoValue,
      "it has no meaning for a server of local files"},
     {"--no-mmproj,--no-mmproj-offload,--mmproj-offload", kNoValue, "models of text alone are served"},
-    {"-md,--model-draft,--draft,--draft-n,--draft-max,--draft-min,--draft-p-min,-cd,--ctx-size-draft,-ngld,"
+    {"--draft-min,--draft-p-min,-cd,--ctx-size-draft,-ngld,"
      "--gpu-layers-draft,--n-gpu-layers-draft,-devd,--device-draft,-td,--threads-draft,-ctkd,--cache-type-k-draft,"
      "-ctvd,--cache-type-v-draft",
      kOneValue, kDrafts},

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "io/model_files/model_location.hpp"
 
 namespace pagoda::apps {
@@ -33,6 +35,20 @@ std::vector<fs::path> hub_caches() {
 }
 
 }  // namespace
+
+Status locate_models(EngineConfig& config) {
+  if (Status status = locate_model(config.model); !status) return status;
+  const auto speculation = parse_speculation_config(config.speculative_config.text);
+  if (!speculation || !speculation->has_draft_model()) return {};
+  auto json = nlohmann::json::parse(config.speculative_config.text);
+  auto model = json["model"].get<std::string>();
+  if (Status status = locate_model(model); !status) {
+    return fail(status.error().code, "speculative_config: " + status.error().message, "speculative_config");
+  }
+  json["model"] = model;
+  config.speculative_config.text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return {};
+}
 
 Status locate_model(std::string& model) {
   if (model.empty()) return {};

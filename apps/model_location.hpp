@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "engine/config.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::apps {
@@ -10,5 +11,8 @@ namespace pagoda::apps {
 /// Hugging Face's hub, which HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME and XDG_CACHE_HOME name. An empty `model`
 /// stays empty.
 Status locate_model(std::string& model);
+/// Calls locate_model for the model and the draft model of a configuration. A wrong speculative_config stays as it
+/// is.
+Status locate_models(EngineConfig& config);
 
 }  // namespace pagoda::apps

@@ -113,7 +113,9 @@ PooledModelConfig read_entry(const Json& object, std::string name, std::string w
   if (model.config.model.empty() && !sets_model) {
     entry.refuse("model is required: its folder, or GGUF file", "model");
   }
-  if (const Status status = locate_model(model.config.model); !status) entry.refuse(status.error().message, "model");
+  if (const Status status = locate_models(model.config); !status) {
+    entry.refuse(status.error().message, status.error().param == "speculative_config" ? "speculative_config" : "model");
+  }
   return model;
 }
 

@@ -79,8 +79,6 @@ constexpr const char* kOwnDialect =
     "thinking";
 constexpr const char* kOneEngine = "has no counterpart: run a server for each copy, behind a proxy (docs/deploying.md)";
 constexpr const char* kTextOnly = "models of text alone are served";
-constexpr const char* kNoSpeculation =
-    "text is the same without a draft; --speculative-config looks for drafts in the text, without a second model";
 constexpr const char* kNoDownload = "nothing is downloaded";
 constexpr const char* kLocalModel =
     "has no counterpart: nothing is downloaded; --model names a local folder or GGUF file";
@@ -164,7 +162,6 @@ constexpr NotedFlag kNotedOfVllm[] = {
     {"--max-parallel-loading-workers", kOneArgument, kHowFilesAreRead},
     {"--guided-decoding-backend,--structured-outputs-config", kOneArgument, kGrammar},
     {"--chat-template-content-format", kOneArgument, "content is given in the form that the template reads"},
-    {"--num-speculative-tokens,--speculative-model", kOneArgument, kNoSpeculation},
     {"--language-model-only", kNoArgument, kTextOnly},
     {"--limit-mm-per-prompt,--mm-processor-kwargs,--mm-processor-cache-gb,--mm-encoder-tp-mode,--media-io-kwargs,"
      "--allowed-local-media-path,--allowed-media-domains",

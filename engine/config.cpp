@@ -120,6 +120,22 @@ void check_devices(const EngineConfig& config, Checker& check) {
   }
 }
 
+void check_speculation(const EngineConfig& config, Checker& check) {
+  const char* const key = "speculative_config";
+  const auto speculation = parse_speculation_config(config.speculative_config.text);
+  if (!speculation) return check.add(speculation.error());
+  if (!speculation->is_on()) return;
+  if (config.pipeline_parallel_size > 1) {
+    check.refuse(key, "needs pipeline_parallel_size 1: with more stages the first one has no samples");
+  } else if (!config.journal.empty() && !config.journal_tokens) {
+    check.refuse(key, "needs journal_tokens: drafts follow from the tokens, which a replay must have");
+  } else if (speculation->has_draft_model() && config.tensor_parallel_size > 1) {
+    check.refuse(key, "with a draft model needs tensor_parallel_size 1; the methods ngram and suffix do not");
+  } else if (speculation->has_draft_model() && !config.worker_listen.empty()) {
+    check.refuse(key, "with a draft model is not for workers that join; the methods ngram and suffix are");
+  }
+}
+
 /// Checks the number of ranks, and that each device has a thread.
 void check_ranks(const EngineConfig& config, Checker& check) {
   bool are_counts = config.data_parallel_size >= 1 && config.data_parallel_size <= kMaxReplicas;
@@ -226,6 +242,14 @@ std::int32_t EngineConfig::num_rows() const {
   if (max_num_seqs > 0) return max_num_seqs;
   if (max_num_batched_tokens == 0 || max_num_batched_tokens >= kRows) return kRows;
   return std::max(1, max_num_batched_tokens * 3 / 4);
+}
+
+std::int32_t EngineConfig::samples_per_step() const {
+  constexpr std::int32_t kSequencesWithAllDrafts = 4;
+  const SpeculationConfig drafts = speculation();
+  if (!drafts.is_on()) return num_rows();
+  const std::int32_t most = num_rows() + std::min(num_rows(), kSequencesWithAllDrafts) * drafts.max_drafts;
+  return max_num_batched_tokens > 0 ? std::min(most, std::max(max_num_batched_tokens, num_rows())) : most;
 }
 
 std::int32_t EngineConfig::tokens_per_step(std::int64_t longest_prompt) const {
@@ -337,15 +361,7 @@ std::vector<Error> EngineConfig::validate() const {
   check.number("priority_aging_s", priority_aging_s, 0, true, kMaxAgingSeconds);
   check.number("scheduler_delay_factor", scheduler_delay_factor, 0, true, 1000);
   check.number("watermark", watermark, 0, true, 0.5);
-  if (const auto speculation = parse_speculation_config(speculative_config.text); !speculation) {
-    check.add(speculation.error());
-  } else if (speculation->is_on() && pipeline_parallel_size > 1) {
-    check.refuse("speculative_config", "needs pipeline_parallel_size 1: with more stages the first one has no samples");
-  } else if (speculation->is_on() && !journal.empty() && !journal_tokens) {
-    check.refuse("speculative_config", "needs journal_tokens: drafts follow from the tokens, which a replay must have");
-  } else if (speculation->is_on() && num_rows() < 2) {
-    check.refuse("speculative_config", "needs max_num_seqs of at least 2: each draft takes the place of a sequence");
-  }
+  check_speculation(*this, check);
   check.in_range("pipeline_depth", pipeline_depth, 1, 2);
   check.in_range("threads", threads, 0, 1024);
   check_ranks(*this, check);

@@ -175,6 +175,8 @@ struct EngineConfig {
   /// Returns max_num_seqs if it is set, else 256. If only max_num_batched_tokens is set, and is below 256, returns
   /// three quarters of it, so that prompts get a share of the step.
   std::int32_t num_rows() const;
+  /// Returns the maximum number of samples in a step: with speculation drafts have room beside num_rows() sequences.
+  std::int32_t samples_per_step() const;
 
   /// Returns max_num_batched_tokens if it is set, else a value for the device. On a CPU a step takes as long as its
   /// prompt tokens, and all decoding sequences wait for it, so it gets few tokens. Prompts have room beside the decodes

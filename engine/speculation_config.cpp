@@ -37,14 +37,28 @@ class Reader {
     return std::nullopt;
   }
 
+  /// Takes the method. With a draft model it need not be named.
   std::optional<SpeculationMethod> method() {
     const auto value = take("method");
+    if (value ? *value == "draft_model" : object_.contains("model")) return SpeculationMethod::draft_model;
     if (value && *value == "ngram") return SpeculationMethod::ngram;
     if (value && *value == "suffix") return SpeculationMethod::suffix;
     if (value) {
-      refuse(R"(must be "ngram" or "suffix")", "method", *value);
+      refuse(R"(must be "ngram", "suffix" or "draft_model")", "method", *value);
     } else {
-      set_problem(R"(needs the key method: "ngram" or "suffix")");
+      set_problem(R"(needs the key method ("ngram" or "suffix") or the key model (a draft model))");
+    }
+    return std::nullopt;
+  }
+
+  /// Takes a path, which must be there.
+  std::optional<std::string> path(const std::string& key) {
+    const auto value = take(key);
+    if (value && value->is_string() && !value->get<std::string>().empty()) return value->get<std::string>();
+    if (value) {
+      refuse("must be the path of a model", key, *value);
+    } else {
+      set_problem("needs the key " + key + ": the path of a draft model");
     }
     return std::nullopt;
   }
@@ -90,6 +104,8 @@ Result<SpeculationConfig> parse_speculation_config(std::string_view json) {
     config.max_outputs = reader.count("suffix_decoding_max_cached_requests", 0, SpeculationConfig::kMaxOutputs)
                              .value_or(config.max_outputs);
     config.min_chance = reader.probability("suffix_decoding_min_token_prob").value_or(config.min_chance);
+  } else if (config.method == SpeculationMethod::draft_model) {
+    config.draft_model = reader.path("model").value_or("");
   } else {
     const auto min = reader.count("prompt_lookup_min");
     const auto max = reader.count("prompt_lookup_max");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "kernels/result.hpp"
@@ -9,11 +10,12 @@ namespace pagoda {
 
 enum class SpeculationMethod : std::uint8_t {
   none,
-  ngram,   ///< drafts are what followed the last tokens of a sequence where they stood before, in prompt or output
-  suffix,  ///< as ngram, and also in earlier outputs of the same user
+  ngram,        ///< drafts are what followed the last tokens of a sequence where they stood before, in prompt or output
+  suffix,       ///< as ngram, and also in earlier outputs of the same user
+  draft_model,  ///< a smaller model makes the drafts; where it cannot, as ngram
 };
 constexpr SpeculationMethod last_value(SpeculationMethod) {
-  return SpeculationMethod::suffix;
+  return SpeculationMethod::draft_model;
 }
 
 /// How the engine finds drafts: tokens that probably follow. Each draft is verified by the model in the next step, so
@@ -36,9 +38,12 @@ struct SpeculationConfig {
   double min_chance = 0.05;
   /// Maximum number of earlier outputs of a user that are kept; only for the method suffix.
   std::int32_t max_outputs = 10'000;
+  /// Path of the draft model; only for the method draft_model.
+  std::string draft_model = {};
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.method, self.max_drafts, self.min_match, self.max_match, self.min_chance, self.max_outputs);
+    return visit(self.method, self.max_drafts, self.min_match, self.max_match, self.min_chance, self.max_outputs,
+                 self.draft_model);
   }
   bool operator==(const SpeculationConfig&) const = default;
 
@@ -49,13 +54,15 @@ struct SpeculationConfig {
            min_chance >= 0 && min_chance <= 1 && max_outputs >= 0 && max_outputs <= kMaxOutputs;
   }
   bool is_on() const { return method != SpeculationMethod::none; }
+  bool has_draft_model() const { return method == SpeculationMethod::draft_model; }
   bool has_history() const { return method == SpeculationMethod::suffix && max_outputs > 0; }
 };
 
 /// Reads the JSON object of --speculative-config, whose keys are those of vLLM: method, num_speculative_tokens
 /// (max_drafts); for ngram prompt_lookup_min and prompt_lookup_max (min_match and max_match); for suffix
 /// suffix_decoding_max_tree_depth (max_match), suffix_decoding_max_cached_requests (max_outputs) and
-/// suffix_decoding_min_token_prob (min_chance). An empty text means no speculation. An error names the key that is
+/// suffix_decoding_min_token_prob (min_chance); for draft_model the key model (draft_model). With the key model the
+/// method need not be named. An empty text means no speculation. An error names the key that is
 /// wrong.
 Result<SpeculationConfig> parse_speculation_config(std::string_view json);
 

@@ -117,8 +117,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("watermark", config.watermark, "Share of the KV blocks that admission leaves free");
   visit("speculative_config", config.speculative_config,
         "How drafts of the next tokens are found, which the model then verifies several at a time, so that tokens stay "
-        "the same: a JSON object with vLLM's keys, such as {\"method\": \"ngram\", \"num_speculative_tokens\": 16}; "
-        "empty: no speculation");
+        "the same: a JSON object with vLLM's keys, such as {\"method\": \"ngram\", \"num_speculative_tokens\": 16}, or "
+        "{\"model\": DIR} for a draft model; empty: no speculation");
   visit("pipeline_depth", config.pipeline_depth, "Number of steps in flight: 1 or 2; with more stages, one for each");
   visit("threads", config.threads, "Number of compute threads on a CPU; 0: one for each core");
   visit("cpu_affinity", config.cpu_affinity,

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 
 #include "kernels/device.hpp"
@@ -346,12 +347,13 @@ struct GatherRowsParams {
   float* out = nullptr;  ///< [num_rows, width]
 };
 
-/// out[i] = table[slots[i]].
+/// out[i] = table[slots[i]], or 0 in place of a token from `vocab` on.
 struct GatherTokensParams {
   const std::int32_t* table = nullptr;
   const std::int64_t* slots = nullptr;  ///< [count]
   std::int64_t count = 0;
   std::int32_t* out = nullptr;  ///< [count]
+  std::int32_t vocab = std::numeric_limits<std::int32_t>::max();
 };
 
 /// table[slots[i]] = max(0, tokens[i * token_stride]); a slot of -1 is skipped. (A negative token means that the row

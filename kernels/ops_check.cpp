@@ -437,7 +437,8 @@ Status check(const ScaleParams& p) {
 
 Status check_shapes(const GatherTokensParams& p) {
   Checker checker("gather_tokens");
-  checker.require(p.count >= 0, "count must not be negative", p.count);
+  checker.require(p.count >= 0, "count must not be negative", p.count)
+      .require(p.vocab >= 1, "vocab must be at least 1", p.vocab);
   if (!checker.ok() || p.count == 0) return checker.status();
   checker.require_pointer(p.table, "table").require_pointer(p.slots, "slots").require_pointer(p.out, "out");
   return checker.status();

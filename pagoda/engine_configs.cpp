@@ -45,7 +45,8 @@ scheduling::SchedulerConfig scheduler_config(const EngineConfig& config, const E
           .vocab_size = plan.model.vocab_size,
           .thinking = thinking,
           .num_stages = num_stages,
-          .speculation = config.speculation()};
+          .speculation = config.speculation(),
+          .max_num_samples = plan.limits.max_logit_rows};
 }
 
 memory::BlockSpaceConfig block_space_config(const EngineConfig& config, const EnginePlan& plan,

@@ -342,6 +342,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!defaults) return fail(defaults.error());
   const auto tokenizer = plan->files->tokenizer();
   if (!tokenizer) return fail(tokenizer.error());
+  if (Status same = check_draft_tokens(*plan); !same) return fail(std::move(same.error()));
   const auto dialect = answer_dialect(config, *plan);
   if (!dialect) return fail(dialect.error());
   const ThinkingMarks thinking = thinking_marks(**tokenizer, *dialect);

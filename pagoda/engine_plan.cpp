@@ -69,6 +69,29 @@ std::int64_t num_blocks_in(std::int64_t bytes_of_stage, const EngineConfig& conf
   return bytes_of_stage * place.num_stages / block_bytes;
 }
 
+tl::unexpected<Error> refuse_draft_model(ErrorCode code, const std::string& what) {
+  return fail(code, "speculative_config: the draft model: " + what, "speculative_config");
+}
+
+/// Adds the plan of the draft model, whose KV lies in the blocks of the first group.
+Status plan_draft_model(const EngineConfig& config, EnginePlan& plan) {
+  EngineConfig its = config;
+  its.model = config.speculation().draft_model;
+  its.speculative_config = {};
+  its.max_model_len = plan.limits.max_model_len;
+  its.kv_cache_dtype = to_string(plan.kv_dtype);
+  auto draft = plan_model(its);
+  if (!draft) return refuse_draft_model(draft.error().code, draft.error().message);
+  if (plan.layout.groups.front().has_window()) {
+    return refuse_draft_model(ErrorCode::bad_config,
+                              "all layers of the model have a window, so no blocks keep all tokens");
+  }
+  draft->limits = plan.limits;
+  plan.layout.draft_bytes = draft->layout.num_groups() * draft->layout.block_bytes();
+  plan.draft = std::make_shared<EnginePlan>(std::move(*draft));
+  return {};
+}
+
 /// Returns the weights of the rank whose plan it is.
 std::shared_ptr<const weights::WeightSource> weights_of_rank(const EnginePlan& plan) {
   const models::RankPlace place = plan.model.place;
@@ -92,14 +115,12 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
 
 /// Returns whether plain weights are copied into the device's memory, where they are faster to read than in a mapped
 /// file. `needed`: bytes that the engine's replicas take without the copy.
-bool copies_linear(const EngineConfig& config, const kernels::Device& device, bool is_mapped, std::int64_t weight_bytes,
+bool copies_linear(const EngineConfig& config, const kernels::Device& device, bool is_mapped, std::int64_t copied,
                    std::int64_t needed) {
   if (!device.shares_host_memory() || config.weight_memory == "mapped") return false;
   if (config.weight_memory == "copied") return true;
   if (!is_mapped) return false;
   const auto free_bytes = static_cast<std::int64_t>(device.available_bytes(kernels::MemoryKind::device));
-  // The ranks of a replica copy their parts.
-  const std::int64_t copied = weight_bytes * (share_copies_of_weights(config) ? 1 : config.data_parallel_size);
   return copied <= free_bytes / 2 && copied <= free_bytes - needed;
 }
 
@@ -145,6 +166,20 @@ Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan
       .adapter_bytes = planned_adapter_bytes(config, (*model)->adapter_modules())};
 }
 
+/// Adds the memory of the draft model. Rows have no adapters there.
+Status add_draft_model(const EngineConfig& config, const kernels::Device& device, EnginePlan& draft,
+                       models::MemoryRequest& request) {
+  draft.weights.on_gpu = device.kind() != kernels::DeviceKind::cpu;
+  const auto measured = measure_model(config, draft, device);
+  if (!measured) return refuse_draft_model(measured.error().code, measured.error().message);
+  draft.weight_bytes = measured->weight_bytes;
+  draft.copied_weight_bytes = measured->copied_weight_bytes;
+  request.weight_bytes += measured->weight_bytes;
+  request.model.activation_bytes += measured->memory.activation_bytes;
+  request.model.position_bytes += measured->memory.position_bytes;
+  return {};
+}
+
 /// Checks that one message holds the results of a step of a worker process, with all log-probabilities that requests
 /// may ask for.
 Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
@@ -157,7 +192,8 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
                                                                 : plan.limits.max_tokens * of_token;
   const auto most = static_cast<std::int64_t>(config.worker_listen.empty() ? device_link::kMaxFrameBytes
                                                                            : device_link::kMaxFrameBytesOfWorkers);
-  if (of_row <= 2 * SamplingLimits{}.max_logprobs * kLogprobBytes || config.num_rows() * of_row + of_prompts <= most) {
+  if (of_row <= 2 * SamplingLimits{}.max_logprobs * kLogprobBytes ||
+      config.samples_per_step() * of_row + of_prompts <= most) {
     return {};
   }
   return fail(ErrorCode::bad_config,
@@ -242,8 +278,10 @@ std::int64_t host_bytes_needed(const EngineConfig& config, const EnginePlan& pla
       std::int64_t{plan.num_device_blocks} + (config.swap_dir.empty() ? plan.num_host_blocks : 0);
   const bool shares = devices.replicas > 1 && share_copies_of_weights(config);
   const std::int64_t num_copies = shares ? devices.ranks : devices.all();
+  const std::int64_t draft_copies = plan.draft ? plan.draft->copied_weight_bytes : 0;
   return devices.all() * (plan.memory.fixed_bytes() - plan.memory.weight_bytes) +
-         num_copies * plan.copied_weight_bytes + devices.all() * blocks * plan.memory.kv_bytes_per_block;
+         num_copies * plan.copied_weight_bytes +
+         devices.all() * (draft_copies + blocks * plan.memory.kv_bytes_per_block);
 }
 
 Result<std::int64_t> host_bytes_of_all(const EngineConfig& config, const kernels::Device& device,
@@ -272,6 +310,9 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, con
     parts += ", the swap space " + mib(plan.num_host_blocks * block_bytes);
   }
   if (plan.copied_weight_bytes > 0) parts += ", copies of weights " + mib(plan.copied_weight_bytes);
+  if (plan.draft && plan.draft->copied_weight_bytes > 0) {
+    parts += ", copies of the draft model's weights " + mib(plan.draft->copied_weight_bytes);
+  }
   const std::int64_t adapter_bytes = plan.memory.adapter_bytes;
   if (adapter_bytes > 0) parts += ", adapters " + mib(adapter_bytes);
   parts += ", steps " + mib(plan.memory.fixed_bytes() - plan.memory.weight_bytes - adapter_bytes);
@@ -289,11 +330,34 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, con
       "kv_cache_memory");
 }
 
+Status check_draft_tokens(const EnginePlan& plan) {
+  if (!plan.draft) return {};
+  const auto tokens = plan.files->tokenizer();
+  if (!tokens) return fail(tokens.error());
+  const auto draft = plan.draft->files->tokenizer();
+  if (!draft) return refuse_draft_model(draft.error().code, draft.error().message);
+  // Some special tokens may have other names: drafts of these are wrong, which costs time only.
+  constexpr TokenId kOneOf = 100;
+  const auto count = static_cast<TokenId>(std::min((*tokens)->vocab_size(), (*draft)->vocab_size()));
+  TokenId num_different = 0;
+  for (TokenId id = 0; id < count; ++id) {
+    const std::string_view text = (*tokens)->token_text(id);
+    const std::string_view its = (*draft)->token_text(id);
+    if (text == its || text.empty() || its.empty() || ++num_different * kOneOf <= count) continue;
+    return refuse_draft_model(ErrorCode::bad_config, "it has other tokens than the model, for example token " +
+                                                         std::to_string(id) + ": \"" + std::string(its) +
+                                                         "\", in the model \"" + std::string(text) + "\"");
+  }
+  return {};
+}
+
 execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePlan& plan) {
   return {.max_num_seqs = config.num_rows(),
+          .max_num_samples = plan.limits.max_logit_rows,
           .max_num_batched_tokens = plan.limits.max_tokens,
           .max_model_len = plan.limits.max_model_len,
           .vocab_size = plan.model.vocab_size,
+          .draft_vocab_size = plan.draft ? plan.draft->model.vocab_size : 0,
           .max_logprobs = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size),
           .layout = plan.layout,
           .max_steps_in_flight = config.max_steps_in_flight(),
@@ -329,18 +393,22 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
                     std::to_string(*max_model_len) + "), not " + std::to_string(max_tokens),
                 "max_num_batched_tokens");
   }
-  plan.limits = {max_tokens, config.num_rows(), *max_model_len};
+  plan.limits = {max_tokens, std::min(max_tokens, config.samples_per_step()), *max_model_len};
   if (Status fits = check_step_results(config, plan); !fits) return fail(std::move(fits.error()));
 
   auto checkpoint = plan.files->weights();
   if (!checkpoint) return fail(checkpoint.error());
   plan.checkpoint = std::move(*checkpoint);
   plan.stored = weights_of_rank(plan);
+  if (config.speculation().has_draft_model()) {
+    if (Status drafted = plan_draft_model(config, plan); !drafted) return fail(std::move(drafted.error()));
+  }
   return plan;
 }
 
 Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
                                    const EnginePlan& planned) {
+  PAGODA_ASSERT(!model.draft, "ranks have no draft model");
   EnginePlan plan = model;
   plan.model = model.model.of_rank(place_of(config));
   plan.layout = plan.model.kv_layout(config.slots_per_block(), plan.kv_dtype);
@@ -357,6 +425,7 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
   plan.weights.on_gpu = device.kind() != kernels::DeviceKind::cpu;
   const auto measured = measure_model(config, plan, device);
   if (!measured) return fail(measured.error());
+  plan.weight_bytes = measured->weight_bytes;
   models::MemoryRequest request{
       .weight_bytes = measured->weight_bytes,
       .batch_bytes = execution::ModelRunner::batch_bytes(runner_config(config, plan), !device.shares_host_memory()),
@@ -365,6 +434,10 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
       .vocab_size = plan.model.place.is_in_last_stage() ? plan.model.vocab_size : 0,  // of its logits
       .kv = plan.layout,
       .limits = plan.limits};
+  if (plan.draft) {
+    plan.draft = std::make_shared<EnginePlan>(*plan.draft);  // another replica's plan may share it
+    if (Status drafted = add_draft_model(config, device, *plan.draft, request); !drafted) return drafted;
+  }
   const std::int64_t fixed_bytes = models::plan_memory(request).fixed_bytes();
   request.budget_bytes = fixed_bytes + kv_budget(config, device, fixed_bytes);
   plan.memory = models::plan_memory(request);
@@ -377,12 +450,19 @@ Status plan_memory(const EngineConfig& config, const kernels::Device& device, En
   }
   plan.num_host_blocks = host_blocks(config, plan, device);
   plan.copied_weight_bytes = measured->copied_weight_bytes;
-  plan.weights.copy_linear =
-      copies_linear(config, device, plan.checkpoint->is_mapped(), plan.checkpoint->facts().weight_bytes,
-                    host_bytes_needed(config, plan, all_devices(config)));
-  const auto copied = measure_model(config, plan, device);
-  if (!copied) return fail(copied.error());
-  plan.copied_weight_bytes = copied->copied_weight_bytes;
+  // The ranks of a replica copy their parts. Each replica copies its draft model.
+  std::int64_t copied_bytes =
+      plan.checkpoint->facts().weight_bytes * (share_copies_of_weights(config) ? 1 : config.data_parallel_size);
+  if (plan.draft) copied_bytes += plan.draft->checkpoint->facts().weight_bytes * config.data_parallel_size;
+  const bool copies = copies_linear(config, device, plan.checkpoint->is_mapped(), copied_bytes,
+                                    host_bytes_needed(config, plan, all_devices(config)));
+  for (EnginePlan* its : {&plan, plan.draft.get()}) {
+    if (its == nullptr) continue;
+    its->weights.copy_linear = copies;
+    const auto copied = measure_model(config, *its, device);
+    if (!copied) return fail(copied.error());
+    its->copied_weight_bytes = copied->copied_weight_bytes;
+  }
   return {};
 }
 

@@ -34,8 +34,12 @@ struct EnginePlan {
   KvLayout layout;
   layers::ModelLimits limits;
 
-  models::MemoryPlan memory;
-  std::int64_t copied_weight_bytes = 0;  ///< bytes of weights that are not pages of a mapped file
+  /// Plan of the draft model, whose blocks, limits and memory for steps are part of this plan; null = there is none.
+  std::shared_ptr<EnginePlan> draft;
+
+  models::MemoryPlan memory;             ///< with the draft model
+  std::int64_t weight_bytes = 0;         ///< bytes of this model's weights, as loaded
+  std::int64_t copied_weight_bytes = 0;  ///< bytes of this model's weights that are not pages of a mapped file
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   /// Whether num_device_blocks is only an estimate, because the memory beside a model is known only after the model has
@@ -55,6 +59,10 @@ Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::De
                                    const EnginePlan& planned);
 /// Calls plan_model and plan_memory.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
+
+/// Checks that the tokens of the draft model, if there is one, are those of the model: each token that both have is the
+/// same. Reads both tokenizers. Errors: bad_config; those of ModelFiles::tokenizer.
+Status check_draft_tokens(const EnginePlan& plan);
 
 /// Returns the number of blocks in a device pool of at most `kv_bytes`, never more than max_num_seqs full contexts
 /// need. Errors: fewer than one context needs (bad_config or out_of_memory; the message names the settings to change).

@@ -1,5 +1,6 @@
 #include "pagoda/model_loader.hpp"
 
+#include <string>
 #include <utility>
 
 #include "actors/clock.hpp"
@@ -31,6 +32,14 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
     host = std::move(*cpu);
   }
   const auto loaded = [self = loader.get()](double done) { self->report("loading weights", done); };
+  if (plan.draft) {
+    const auto progress_of_draft = [self = loader.get()](std::string_view what, double done) {
+      self->report(std::string(what) + " of the draft model", done);
+    };
+    auto draft = create(config, *plan.draft, loader->device_, progress_of_draft);
+    if (!draft) return draft;
+    loader->draft_ = std::move(*draft);
+  }
   if (loader->device_->shares_host_memory()) {
     loader->host_weights_ = std::make_unique<weights::LoadedWeights>(
         *loader->plan_.stored, plan.weights, host, std::move(kept),
@@ -38,8 +47,8 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
   } else {
     loader->host_weights_ =
         std::make_unique<weights::LoadedWeights>(*loader->plan_.stored, plan.weights, host, std::move(kept));
-    loader->device_weights_ = std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_,
-                                                                       plan.memory.weight_bytes, loaded);
+    loader->device_weights_ =
+        std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_, plan.weight_bytes, loaded);
   }
   return loader;
 }
@@ -71,20 +80,35 @@ Result<std::unique_ptr<models::Model>> ModelLoader::make_model() const {
   return model;
 }
 
-Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
-                                                                         std::int32_t num_device_blocks) const {
+Result<execution::ModelOnDevice> ModelLoader::make_on_device(const layers::KvCache& cache) const {
   auto model = make_model();
   if (!model) return fail(std::move(model.error()));
-  const layers::KvCache cache{.base = memory.device_base(),
-                              .num_blocks = num_device_blocks,
-                              .block_bytes = plan_.layout.block_bytes(),
-                              .block_size = block_size_,
-                              .dtype = plan_.kv_dtype};
+  return execution::ModelOnDevice{std::move(*model), cache};
+}
+
+Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const execution::KvMemory& memory,
+                                                                         std::int32_t num_device_blocks) const {
+  layers::KvCache cache{.base = memory.device_base(),
+                        .num_blocks = num_device_blocks,
+                        .block_bytes = plan_.layout.block_bytes(),
+                        .block_size = block_size_,
+                        .dtype = plan_.kv_dtype};
+  auto target = make_on_device(cache);
+  if (!target) return fail(std::move(target.error()));
+  execution::ModelOnDevice draft;
+  if (draft_ != nullptr) {
+    cache.base += plan_.layout.draft_offset();
+    cache.group_bytes = plan_.draft->layout.block_bytes();
+    auto made = draft_->make_on_device(cache);
+    if (!made) return fail(std::move(made.error()));
+    draft = std::move(*made);
+  }
   adapters::AdapterTable::Reader read;
   if (adapter_reader_.is_enabled()) {
     read = [loader = shared_from_this()](const std::string& path) { return loader->adapter_reader_.read(path); };
   }
-  return execution::ModelRunner::create(runner_, std::move(*model), device_, cache, actors::now_us, std::move(read),
+  return execution::ModelRunner::create(runner_, std::move(*target), std::move(draft), device_, actors::now_us,
+                                        std::move(read),
                                         ranks_ != nullptr ? ranks_->communicator(plan_.model.place.index()) : nullptr);
 }
 

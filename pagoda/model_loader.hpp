@@ -47,6 +47,8 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  private:
   ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
               StartProgress progress);
+  /// Makes the model with its part of the blocks.
+  Result<execution::ModelOnDevice> make_on_device(const layers::KvCache& cache) const;
   void report(std::string_view what, double done) const;
   Result<std::unique_ptr<execution::ModelRunner>> make_runner(const execution::KvMemory& memory,
                                                               std::int32_t num_device_blocks) const;
@@ -60,6 +62,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   StartProgress progress_;  // null once the engine has started
   std::unique_ptr<weights::LoadedWeights> host_weights_;
   std::unique_ptr<weights::DeviceWeights> device_weights_;  // null if the device shares the host's memory
+  std::shared_ptr<ModelLoader> draft_;                      // null if there is no draft model
 };
 
 }  // namespace pagoda

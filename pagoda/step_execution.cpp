@@ -170,6 +170,10 @@ void StepExecution::compute(const NewRow& row, std::vector<std::vector<BlockId>>
   report_.num_computed_before += num_tokens - begin;
   for (std::int32_t first = begin; first < num_tokens; first += tokens_per_step_) {
     step.work = {{row.row, row.sequence, first, std::min(tokens_per_step_, num_tokens - first)}};
+    if (layout_.draft_bytes > 0) {
+      step.work.front().first_draft_input = first;
+      step.work.front().num_draft_inputs = step.work.front().num_tokens;
+    }
     const StepResult result = execute(step);
     PAGODA_ASSERT(!result.error, result.error->message);
     step = {};

@@ -20,6 +20,7 @@ constexpr std::int32_t kLogitRows = 64;
 
 EngineConfig config_of_one_text(EngineConfig config, std::int32_t max_tokens) {
   config = config.with_one_device();
+  config.speculative_config = {};
   config.max_model_len = max_tokens;
   config.max_num_batched_tokens = max_tokens;
   config.max_num_seqs = std::min(kLogitRows, max_tokens);

@@ -67,13 +67,15 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
                                       std::int32_t num_device_blocks, std::int32_t num_host_blocks) {
   const execution::RunnerConfig runner = runner_config(config, plan);
   return {.max_num_seqs = runner.max_num_seqs,
+          .max_num_samples = runner.max_num_samples,
           .max_num_batched_tokens = runner.max_num_batched_tokens,
           .max_model_len = runner.max_model_len,
           .vocab_size = runner.vocab_size,
           .num_device_blocks = num_device_blocks,
           .num_host_blocks = num_host_blocks,
           .layout = runner.layout,
-          .samples = runner.samples};
+          .samples = runner.samples,
+          .has_draft_model = runner.draft_vocab_size > 0};
 }
 
 /// Returns whether pools that a worker has planned have a possible number of blocks. The engine keeps a record of each

@@ -29,6 +29,11 @@ void BatchRows::apply(const ExecuteStep& step) {
     row.appends_samples = spec.sampling.appends_samples;
   }
   for (const ForcedToken& forced : step.forced_tokens) at(forced.row).num_tokens = forced.position + 1;
+  for (const RowWork& work : step.work) {
+    if (work.num_made_drafts() == 0) continue;
+    std::int32_t& num_tokens = at(work.row).num_tokens;
+    if (num_tokens >= work.end_position() - work.num_drafts) num_tokens = work.end_position();
+  }
   for (const RowTableDelta& delta : step.table_deltas) {
     auto& table = at(delta.row).block_tables.at(static_cast<std::size_t>(delta.kv_group));
     table.resize(static_cast<std::size_t>(delta.first_block));

@@ -34,7 +34,8 @@ class BatchRows {
  public:
   BatchRows(std::int32_t max_num_seqs, std::int64_t vocab_size, std::int32_t num_kv_groups);
 
-  /// Applies the row changes of a step: rows that are gone or new, forced tokens, and changed block tables.
+  /// Applies the row changes of a step: rows that are gone or new, forced tokens, drafts that the draft model makes,
+  /// and changed block tables.
   void apply(const ExecuteStep& step);
 
   /// Sets the adapter of a new row, or the reason why it cannot be loaded.

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/speculation_config.hpp"
 #include "kernels/sample.hpp"
 
 namespace pagoda::execution {
@@ -103,10 +104,19 @@ bool DeviceMessageChecks::is_valid(const RowWork& work) {
          work.num_tokens > 0 && std::int64_t{work.first_position} + work.num_tokens <= limits_.max_model_len &&
          work.num_samples >= 0 && work.num_samples <= limits_.max_num_seqs && work.num_drafts >= 0 &&
          (work.num_drafts == 0 || (work.num_samples == 1 && work.num_drafts < work.num_tokens)) &&
-         work.num_prompt_logprobs >= 0 && work.num_prompt_logprobs <= work.num_tokens &&
-         work.first_prompt_logprob >= 0 &&
+         has_valid_draft_inputs(work, *row) && work.num_prompt_logprobs >= 0 &&
+         work.num_prompt_logprobs <= work.num_tokens && work.first_prompt_logprob >= 0 &&
          (work.num_prompt_logprobs == 0 ||
           std::int64_t{work.first_prompt_logprob} + work.num_prompt_logprobs <= row->prompt_len);
+}
+
+bool DeviceMessageChecks::has_valid_draft_inputs(const RowWork& work, const Row& row) const {
+  if (work.num_draft_inputs == 0 && work.first_draft_input == 0) return true;
+  const std::int64_t end = std::int64_t{work.first_draft_input} + work.num_draft_inputs;
+  const std::int64_t end_of_known = std::int64_t{work.end_position()} - work.num_drafts;
+  return limits_.has_draft_model && work.first_draft_input >= 0 && work.num_draft_inputs > 0 && end <= end_of_known &&
+         (work.num_drafts == 0 || (end == end_of_known && end <= row.num_tokens && !work.has_mask &&
+                                   work.num_drafts <= SpeculationConfig::kMaxTokens));
 }
 
 Status DeviceMessageChecks::check(const ExecuteStep& step) {
@@ -131,6 +141,7 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
   }
   std::int64_t num_tokens = 0;
   std::int64_t num_samples = 0;
+  std::int64_t num_draft_inputs = 0;
   std::vector<std::int32_t> masks_of_work;
   std::vector<bool> runs(rows_.size());
   for (const RowWork& work : step.work) {
@@ -139,15 +150,21 @@ Status DeviceMessageChecks::check(const ExecuteStep& step) {
     runs[static_cast<std::size_t>(work.row)] = true;
     masks_of_work.push_back(work.has_mask ? 1 + work.num_drafts : 0);
     num_tokens += work.num_tokens;
+    num_draft_inputs += work.num_draft_inputs;
     Row& row = rows_[static_cast<std::size_t>(work.row)];
+    if (work.num_made_drafts() > 0) row.num_tokens = work.end_position();
     if (work.num_samples > 0 && row.appends_samples && row.num_tokens >= work.end_position()) {
       row.num_tokens = std::int64_t{work.end_position()} + 1;
     }
     num_samples += work.num_samples + work.num_drafts;
-    if (work.num_drafts > 0 && !has_drafts_of(step, work)) return refuse(step.step, "drafts without forced tokens");
+    if (work.num_drafts > work.num_made_drafts() && !has_drafts_of(step, work))
+      return refuse(step.step, "drafts without forced tokens");
   }
-  if (num_samples > limits_.max_num_seqs) return refuse(step.step, "more samples than rows");
+  if (num_samples > limits_.max_num_samples) return refuse(step.step, "more samples than a step has room for");
   if (num_tokens > limits_.max_num_batched_tokens) return refuse(step.step, "more tokens than a step may run");
+  if (num_draft_inputs > limits_.max_num_batched_tokens) {
+    return refuse(step.step, "the draft model reads more tokens than a step may run");
+  }
   const bool has_masks = std::ranges::any_of(masks_of_work, [](std::int32_t count) { return count > 0; });
   if (step.wait_for_masks != has_masks) return refuse(step.step, "wait_for_masks does not match the masks of its work");
   if (has_masks) waiting_for_masks_.emplace(step.step, std::move(masks_of_work));
@@ -226,7 +243,7 @@ Status ResultChecks::check(const StepResult& result) {
     return refuse(result.step, "its step is not the oldest in flight");
   const Step step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (!is_valid_time(result.started_us) || !is_valid_time(result.finished_us)) {
+  if (!is_valid_time(result.started_us) || !is_valid_time(result.finished_us) || !is_valid_time(result.draft_us)) {
     return refuse(result.step, "invalid time");
   }
   if (result.error) return result.rows.empty() ? Status() : Status(refuse(result.step, "a failed step has rows"));

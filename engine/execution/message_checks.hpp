@@ -16,13 +16,15 @@ namespace pagoda::execution {
 /// The sizes of a device, which limit the ids that messages may contain.
 struct DeviceLimits {
   std::int32_t max_num_seqs = 0;
+  std::int32_t max_num_samples = 0;  ///< of a step
   std::int32_t max_num_batched_tokens = 0;
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
   std::int32_t num_device_blocks = 0;
   std::int32_t num_host_blocks = 0;
   KvLayout layout;
-  bool samples = true;  ///< see RunnerConfig::samples
+  bool samples = true;           ///< see RunnerConfig::samples
+  bool has_draft_model = false;  ///< whether steps may have tokens for a draft model
 };
 
 /// Checks messages of another process to a device against the device's sizes, before any index in them is used. Keeps
@@ -54,6 +56,7 @@ class DeviceMessageChecks {
   bool take(const ForcedToken& forced);
   bool take(const RowTableDelta& delta, const std::vector<BlockId>& blocks);
   bool is_valid(const RowWork& work);
+  bool has_valid_draft_inputs(const RowWork& work, const Row& row) const;
   static bool has_drafts_of(const ExecuteStep& step, const RowWork& work);
 
   DeviceLimits limits_;

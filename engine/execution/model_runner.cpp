@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -50,12 +51,12 @@ std::int64_t max_scattered_entries(const RunnerConfig& config) {
 
 }  // namespace
 
-ModelRunner::ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model,
-                         std::shared_ptr<kernels::Device> device, const layers::KvCache& cache, Clock clock)
+ModelRunner::ModelRunner(RunnerConfig config, ModelOnDevice target, ModelOnDevice draft,
+                         std::shared_ptr<kernels::Device> device, Clock clock)
     : config_(std::move(config)),
-      model_(std::move(model)),
+      target_(std::move(target)),
+      draft_(std::move(draft)),
       device_(std::move(device)),
-      cache_(cache),
       clock_(std::move(clock)),
       decode_batches_(config_.max_num_seqs, config_.max_model_len),
       rows_(config_.max_num_seqs, config_.vocab_size, config_.layout.num_groups()),
@@ -65,9 +66,9 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
   StepShape shape{.num_kv_groups = config.layout.num_groups(),
                   .num_tokens = config.max_num_batched_tokens,
                   .num_sequences = config.max_num_seqs,
-                  .num_logit_rows = config.max_num_seqs,
+                  .num_logit_rows = config.max_num_samples,
                   .num_forced = config.max_num_batched_tokens,
-                  .num_samples = config.max_num_seqs,
+                  .num_samples = config.max_num_samples,
                   .num_reports = config.max_num_batched_tokens};
   if (keeps_block_tables) {
     shape.num_block_table_rows = num_block_tables(config);
@@ -81,24 +82,26 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
 std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_block_tables) {
   constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(TokenId));
   const std::int64_t tables = keeps_block_tables ? 2 * num_block_tables(config) * blocks_of_row(config) : 0;
+  const bool pads_logits = config.draft_vocab_size > 0 && config.draft_vocab_size != config.vocab_size;
+  const std::int64_t logits = pads_logits ? config.max_num_samples * (config.draft_vocab_size + config.vocab_size) : 0;
   return (config.max_num_seqs * (config.max_model_len + 1) + config.max_num_batched_tokens + tables) * kIdBytes +
-         static_cast<std::int64_t>(StepLayout(largest_shape(config, keeps_block_tables)).bytes());
+         logits * static_cast<std::int64_t>(sizeof(float)) + input_bytes(config, keeps_block_tables);
 }
 
-Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, std::unique_ptr<models::Model> model,
-                                                         std::shared_ptr<kernels::Device> device,
-                                                         const layers::KvCache& cache, Clock clock,
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create(RunnerConfig config, ModelOnDevice target, ModelOnDevice draft,
+                                                         std::shared_ptr<kernels::Device> device, Clock clock,
                                                          adapters::AdapterTable::Reader read_adapter,
                                                          std::unique_ptr<kernels::Communicator> ranks) {
   std::unique_ptr<ModelRunner> runner(
-      new ModelRunner(std::move(config), std::move(model), std::move(device), cache, std::move(clock)));
+      new ModelRunner(std::move(config), std::move(target), std::move(draft), std::move(device), std::move(clock)));
   runner->ranks_ = std::move(ranks);
-  if (runner->ranks_ != nullptr) runner->model_->connect(*runner->ranks_);
+  if (runner->ranks_ != nullptr) runner->target_.model->connect(*runner->ranks_);
   if (read_adapter) {
-    runner->adapters_.emplace(std::move(read_adapter), runner->model_->adapter_modules(), *runner->device_);
+    runner->adapters_.emplace(std::move(read_adapter), runner->target_.model->adapter_modules(), *runner->device_);
   }
   Status status = runner->allocate();
   if (status && runner->keeps_block_tables()) status = runner->clear_block_tables();
+  if (status && runner->padded_logits_.data() != nullptr) status = runner->clear_padded_logits();
   if (!status) return fail(std::move(status.error()));
   return runner;
 }
@@ -114,10 +117,14 @@ Status ModelRunner::allocate() {
       status = fail(std::move(memory.error()));
     }
   };
-  const auto input_bytes = static_cast<std::int64_t>(StepLayout(largest_shape(config_, keeps_block_tables())).bytes());
+  const std::int64_t input_bytes = ModelRunner::input_bytes(config_, keeps_block_tables());
   take(token_table_, config_.max_num_seqs * (config_.max_model_len + 1), sizeof(TokenId));
   take(token_ids_, config_.max_num_batched_tokens, sizeof(TokenId));
-  if (config_.samples) take(logits_, config_.max_num_seqs * config_.vocab_size, sizeof(float));
+  if (config_.samples) take(logits_, config_.max_num_samples * config_.vocab_size, sizeof(float));
+  if (config_.draft_vocab_size > 0 && config_.draft_vocab_size != config_.vocab_size) {
+    take(draft_logits_, config_.max_num_samples * config_.draft_vocab_size, sizeof(float));
+    take(padded_logits_, config_.max_num_samples * config_.vocab_size, sizeof(float));
+  }
   if (!device_->shares_host_memory()) take(device_inputs_, input_bytes, 1);
   if (keeps_block_tables()) {
     take(block_tables_of_rows_, num_block_tables(config_) * blocks_of_row_, sizeof(BlockId));
@@ -132,15 +139,25 @@ Status ModelRunner::allocate() {
 }
 
 Status ModelRunner::clear_block_tables() {
-  const std::size_t bytes = block_tables_of_rows_.bytes();
-  const auto zeros = device_->allocate(bytes, kernels::MemoryKind::host);
-  if (!zeros) return fail(zeros.error());
-  std::memset(zeros->data(), 0, bytes);
-  const auto stream = device_->create_stream("pagoda-clear");
+  return fill(block_tables_of_rows_, [](std::byte* bytes, std::size_t count) { std::memset(bytes, 0, count); });
+}
+
+Status ModelRunner::clear_padded_logits() {
+  return fill(padded_logits_, [](std::byte* bytes, std::size_t count) {
+    std::fill_n(reinterpret_cast<float*>(bytes), count / sizeof(float), -std::numeric_limits<float>::infinity());
+  });
+}
+
+template <class Fill>
+Status ModelRunner::fill(const kernels::Buffer& buffer, const Fill& fill_bytes) {
+  const auto staged = device_->allocate(buffer.bytes(), kernels::MemoryKind::host);
+  if (!staged) return fail(staged.error());
+  fill_bytes(staged->as<std::byte>(), buffer.bytes());
+  const auto stream = device_->create_stream("pagoda-fill");
   if (!stream) return fail(stream.error());
   Status status;
   (*stream)->submit([&] {
-    status = device_->ops().copy(**stream, {.from = zeros->data(), .to = block_tables_of_rows_.data(), .bytes = bytes});
+    status = device_->ops().copy(**stream, {.from = staged->data(), .to = buffer.data(), .bytes = buffer.bytes()});
   });
   (*stream)->synchronize();
   return status ? (*stream)->status() : status;
@@ -199,17 +216,24 @@ Status ModelRunner::issue_ops(kernels::Stream& stream, const ExecuteStep& step, 
     batch = plan_batch(step);
     plan_samples(step, batch, issued);
     plan_adapters(step, batch, issued);
+    batch.shape.num_samples = issued.shape.num_samples;
+    batch.shape.num_reports = issued.shape.num_reports;
+    plan_drafts(step, StepLayout(batch.shape).bytes());
+    issued.shape.num_drafts = std::ssize(draft_rows_);
     status = memory.reserve_results(issued.shape.bytes());
   }
   if (!status) {  // the step's changes of rows are still needed by later steps
     static_cast<void>(bring_row_changes(stream, step, memory));
     return status;
   }
-  batch.shape.num_samples = issued.shape.num_samples;
-  batch.shape.num_reports = issued.shape.num_reports;
   issued.inputs = batch.shape;
+  const std::size_t bytes = bytes_with_drafts(batch.shape);
+  PAGODA_ASSERT(bytes <= memory.input_bytes(), "there is room for the inputs of the largest step");
   fill_inputs(step, batch, StepInputs(memory.inputs(), StepLayout(batch.shape)));
-  status = run_model(stream, batch, memory);
+  fill_draft_inputs(step, memory.inputs());
+  status = bring_inputs(stream, batch.shape, bytes, memory);
+  if (status) status = make_drafts(stream, issued);
+  if (status) status = run_model(stream, batch, memory);
   return status && config_.samples && !step.wait_for_masks ? draw(stream, issued) : status;
 }
 
@@ -218,7 +242,7 @@ Status ModelRunner::bring_row_changes(kernels::Stream& stream, const ExecuteStep
                           .num_forced = std::ssize(step.forced_tokens)};
   if (changes.num_block_table_entries == 0 && changes.num_forced == 0) return {};
   fill_row_changes(step, StepInputs(memory.inputs(), StepLayout(changes)));
-  return bring_inputs(stream, changes, memory);
+  return bring_inputs(stream, changes, StepLayout(changes).bytes(), memory);
 }
 
 Status ModelRunner::upload_rows(kernels::Stream& stream, const ExecuteStep& step, StepMemory& memory) {
@@ -304,21 +328,14 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
     const bool has_logits = batch.decode || work.num_samples > 0;
     IssuedStep::Row& issued_row = issued.rows.emplace_back(
         IssuedStep::Row{work.sequence, work.end_position(), work.num_samples, work.num_prompt_logprobs, work.has_mask,
-                        false, row.sampler->restricts_tokens()});
+                        false, row.sampler->restricts_tokens(), work.num_drafts, work.num_made_drafts()});
     issued_row.error = row.adapter_error;
-    const auto sample_behind = [&](std::int32_t end) {
-      const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(work.row, 0),
-                                            static_cast<std::size_t>(end));
-      const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
-      const auto prompt = tokens.first(prompt_len).subspan(static_cast<std::size_t>(row.num_virtual_tokens));
-      return row.sampler->row(logits_row, prompt, tokens.subspan(prompt_len));
-    };
-    if (work.num_drafts > 0) issued_row.drafts = drafts_of(step, work);
+    if (work.num_drafts > work.num_made_drafts()) issued_row.drafts = drafts_of(step, work);
     for (std::int32_t k = work.num_drafts; k > 0; --k, ++logits_row) {
-      sample_rows_.push_back(sample_behind(work.end_position() - k));
+      sample_rows_.push_back(sample_behind(work.row, work.end_position() - k, logits_row, /*is_draft=*/false));
     }
     if (work.num_samples > 0) {
-      kernels::SampleRow sample_row = sample_behind(work.end_position());
+      kernels::SampleRow sample_row = sample_behind(work.row, work.end_position(), logits_row, /*is_draft=*/false);
       issued_row.bans_tokens = !sample_row.banned_tokens.empty();
       // The first tokens of n sequences differ only by the sequence index.
       for (std::int32_t k = 0; k < work.num_samples; ++k) {
@@ -330,7 +347,7 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
     for (std::int32_t k = 0; k < work.num_prompt_logprobs; ++k) {
       const std::int32_t position = work.first_prompt_logprob + k;
       const auto report = static_cast<std::int32_t>(report_rows_.size());
-      report_rows_.push_back(row.sampler->prompt_logprobs_row(report % config_.max_num_seqs,
+      report_rows_.push_back(row.sampler->prompt_logprobs_row(report % config_.max_num_samples,
                                                               row.prompt->at(static_cast<std::size_t>(position)),
                                                               static_cast<std::uint32_t>(position)));
     }
@@ -342,6 +359,16 @@ void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, Issu
   };
   issued.shape = {std::ssize(sample_rows_), max_logprobs(sample_rows_), std::ssize(report_rows_),
                   max_logprobs(report_rows_)};
+}
+
+kernels::SampleRow ModelRunner::sample_behind(RowId id, std::int32_t end, std::int32_t logits_row,
+                                              bool is_draft) const {
+  const BatchRow& row = rows_[id];
+  const std::span<const TokenId> tokens(token_table_.as<TokenId>() + token_slot(id, 0), static_cast<std::size_t>(end));
+  const auto prompt_len = static_cast<std::size_t>(row.prompt_len);
+  const auto prompt = tokens.first(prompt_len).subspan(static_cast<std::size_t>(row.num_virtual_tokens));
+  const auto output = tokens.subspan(prompt_len);
+  return is_draft ? row.sampler->draft_row(logits_row, prompt, output) : row.sampler->row(logits_row, prompt, output);
 }
 
 void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const {
@@ -427,13 +454,13 @@ void ModelRunner::fill_row_changes(const ExecuteStep& step, const StepInputs& in
   }
 }
 
-Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory) {
-  const StepLayout layout(shape);
-  const StepInputs inputs(inputs_on_device(memory), layout);
+Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape, std::size_t bytes,
+                                 const StepMemory& memory) {
+  const StepInputs inputs(inputs_on_device(memory), StepLayout(shape));
   const auto& ops = device_->ops();
   Status status;
   if (!device_->shares_host_memory()) {
-    status = ops.copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = layout.bytes()});
+    status = ops.copy(stream, {.from = memory.inputs(), .to = device_inputs_.data(), .bytes = bytes});
   }
   if (status && shape.num_forced > 0) {
     status = ops.scatter_tokens(stream, {.tokens = inputs.forced_tokens,
@@ -450,41 +477,48 @@ Status ModelRunner::bring_inputs(kernels::Stream& stream, const StepShape& shape
   return status;
 }
 
+layers::ForwardBatch ModelRunner::forward_batch(const Batch& batch, const StepInputs& inputs) const {
+  return {.num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
+          .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
+          .token_ids = token_ids_.as<TokenId>(),
+          .positions = inputs.positions,
+          .slot_mapping = inputs.slot_mapping,
+          .query_start = inputs.query_start,
+          .context_len = inputs.context_len,
+          .block_tables = keeps_block_tables() ? block_tables_of_batch_.as<BlockId>() : inputs.block_tables,
+          .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
+          .max_query_len = batch.max_query_len,
+          .max_context_len = batch.max_context_len,
+          .adapters = or_null(batch.token_adapters),
+          .prompts = or_null(batch.prompts)};
+}
+
+Status ModelRunner::gather_inputs(kernels::Stream& stream, const StepShape& shape, const StepInputs& inputs,
+                                  std::int64_t vocab) {
+  Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
+                                                        .slots = inputs.token_slots,
+                                                        .count = shape.num_tokens,
+                                                        .out = token_ids_.as<TokenId>(),
+                                                        .vocab = static_cast<std::int32_t>(vocab)});
+  if (!status || !keeps_block_tables()) return status;
+  // gather_rows moves floats; table entries have their size, and are moved bit by bit.
+  return device_->ops().gather_rows(stream, {.x = block_tables_of_rows_.as<float>(),
+                                             .rows = inputs.block_table_rows,
+                                             .num_rows = shape.num_block_table_rows,
+                                             .width = blocks_of_row_,
+                                             .out = block_tables_of_batch_.as<float>()});
+}
+
 Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory) {
-  if (Status status = bring_inputs(stream, batch.shape, memory); !status) return status;
   const StepInputs inputs(inputs_on_device(memory), StepLayout(batch.shape));
-  const layers::ForwardBatch forward{
-      .num_tokens = static_cast<std::int32_t>(batch.shape.num_tokens),
-      .num_sequences = static_cast<std::int32_t>(batch.shape.num_sequences),
-      .token_ids = token_ids_.as<TokenId>(),
-      .positions = inputs.positions,
-      .slot_mapping = inputs.slot_mapping,
-      .query_start = inputs.query_start,
-      .context_len = inputs.context_len,
-      .block_tables = keeps_block_tables() ? block_tables_of_batch_.as<BlockId>() : inputs.block_tables,
-      .max_blocks = keeps_block_tables() ? blocks_of_row_ : batch.shape.max_blocks,
-      .max_query_len = batch.max_query_len,
-      .max_context_len = batch.max_context_len,
-      .adapters = or_null(batch.token_adapters),
-      .prompts = or_null(batch.prompts)};
+  const layers::ForwardBatch forward = forward_batch(batch, inputs);
   const auto num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows);
   const auto issue = [&] {
-    Status status = device_->ops().gather_tokens(stream, {.table = token_table_.as<TokenId>(),
-                                                          .slots = inputs.token_slots,
-                                                          .count = batch.shape.num_tokens,
-                                                          .out = token_ids_.as<TokenId>()});
-    // gather_rows moves floats; table entries have their size, and are moved bit by bit.
-    if (status && keeps_block_tables()) {
-      status = device_->ops().gather_rows(stream, {.x = block_tables_of_rows_.as<float>(),
-                                                   .rows = inputs.block_table_rows,
-                                                   .num_rows = batch.shape.num_block_table_rows,
-                                                   .width = blocks_of_row_,
-                                                   .out = block_tables_of_batch_.as<float>()});
-    }
-    if (status) status = model_->run(stream, forward, cache_);
+    Status status = gather_inputs(stream, batch.shape, inputs, config_.vocab_size);
+    if (status) status = target_.model->run(stream, forward, target_.cache);
     if (!status || !config_.samples) return status;
-    return model_->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(),
-                          or_null(batch.logit_adapters));
+    return target_.model->logits(stream, inputs.logit_rows, num_logit_rows, logits_.as<float>(),
+                                 or_null(batch.logit_adapters));
   };
   return batch.decode ? stream.replay(batch.decode->key(), issue) : issue();
 }
@@ -493,7 +527,7 @@ void ModelRunner::apply(const StepMasks& masks, const IssuedStep& issued) {
   std::size_t first_sample = 0;
   std::size_t next = 0;  // index of the next mask
   for (std::size_t i = 0; i < issued.rows.size() && next < masks.work.size(); ++i) {
-    const std::size_t num_drafts = issued.rows[i].drafts.size();
+    const auto num_drafts = static_cast<std::size_t>(issued.rows[i].num_drafts);
     const auto samples = std::span(sample_rows_)
                              .subspan(first_sample, num_drafts + static_cast<std::size_t>(issued.rows[i].num_samples));
     first_sample += samples.size();
@@ -518,32 +552,39 @@ Status ModelRunner::draw_samples(kernels::Stream& stream, const StepInputs& inpu
                                  const IssuedStep& issued) {
   const ResultShape& shape = issued.shape;
   if (shape.num_samples == 0) return {};
-  Status status = device_->ops().sample(stream, {.logits = logits_.as<float>(),
-                                                 .num_logit_rows = issued.inputs.num_logit_rows,
-                                                 .vocab = config_.vocab_size,
-                                                 .rows = sample_rows_,
-                                                 .outputs = results.samples,
-                                                 .top_tokens = results.sample_top_tokens,
-                                                 .top_logprobs = results.sample_top_logprobs,
-                                                 .max_top = shape.max_sample_top});
+  return sample_into_table(stream,
+                           {.logits = logits_.as<float>(),
+                            .num_logit_rows = issued.inputs.num_logit_rows,
+                            .vocab = config_.vocab_size,
+                            .rows = sample_rows_,
+                            .outputs = results.samples,
+                            .top_tokens = results.sample_top_tokens,
+                            .top_logprobs = results.sample_top_logprobs,
+                            .max_top = shape.max_sample_top},
+                           inputs.sample_slots);
+}
+
+Status ModelRunner::sample_into_table(kernels::Stream& stream, const kernels::SampleParams& params,
+                                      const std::int64_t* slots) {
+  Status status = device_->ops().sample(stream, params);
   if (!status) return status;
-  return device_->ops().scatter_tokens(stream, {.tokens = &results.samples->token,
+  return device_->ops().scatter_tokens(stream, {.tokens = &params.outputs->token,
                                                 .token_stride = kTokenStride,
-                                                .slots = inputs.sample_slots,
-                                                .count = shape.num_samples,
+                                                .slots = slots,
+                                                .count = std::ssize(params.rows),
                                                 .table = token_table_.as<TokenId>()});
 }
 
-/// Reports in pieces of at most max_num_seqs logit rows.
+/// Reports in pieces of at most max_num_samples logit rows.
 Status ModelRunner::report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                                    const IssuedStep& issued) {
   const ResultShape& shape = issued.shape;
   const std::int64_t max_top = shape.max_report_top;
-  for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_seqs) {
-    const std::int64_t count = std::min<std::int64_t>(config_.max_num_seqs, shape.num_reports - first);
+  for (std::int64_t first = 0; first < shape.num_reports; first += config_.max_num_samples) {
+    const std::int64_t count = std::min<std::int64_t>(config_.max_num_samples, shape.num_reports - first);
     const layers::BatchAdapters adapters = part_of(issued.report_adapters, first, count);
-    Status status = model_->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count),
-                                   logits_.as<float>(), or_null(adapters));
+    Status status = target_.model->logits(stream, inputs.report_rows + first, static_cast<std::int32_t>(count),
+                                          logits_.as<float>(), or_null(adapters));
     if (!status) return status;
     const std::span<const kernels::SampleRow> rows(report_rows_);
     status = device_->ops().sample(

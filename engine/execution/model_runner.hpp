@@ -26,9 +26,11 @@ namespace pagoda::execution {
 
 struct RunnerConfig {
   std::int32_t max_num_seqs = 0;
+  std::int32_t max_num_samples = 0;  ///< of a step, drafts included; at least max_num_seqs
   std::int32_t max_num_batched_tokens = 0;
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t draft_vocab_size = 0;  ///< vocabulary of the draft model; 0 = there is none
   /// Maximum number of likeliest tokens that a sample lists; results have room for them.
   std::int64_t max_logprobs = 20;
   KvLayout layout;
@@ -39,9 +41,18 @@ struct RunnerConfig {
   bool replay_decode = false;
 };
 
+/// A model, and the part of the KV memory that it uses.
+struct ModelOnDevice {
+  std::unique_ptr<models::Model> model;  ///< null = there is none
+  layers::KvCache cache;
+};
+
 /// Runs steps on one device. `issue` enqueues the work of a step without reading device results, so a step can be
 /// issued while earlier steps run. The tokens of a row are in the device's memory, where the samples of one step are
 /// the inputs of the next. The host only counts the tokens.
+///
+/// A draft model makes drafts at the beginning of the step that verifies them: its first run reads the tokens that it
+/// has not read (RowWork::num_draft_inputs), and each run samples the next draft of each row into the token table.
 class ModelRunner final : public StepRunner {
  public:
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
@@ -50,11 +61,10 @@ class ModelRunner final : public StepRunner {
   /// logits and the model.
   static std::int64_t batch_bytes(const RunnerConfig& config, bool keeps_block_tables);
 
-  /// `read_adapter`: null if no row has an adapter. `ranks`: connects the ranks that run the same steps; null if this
-  /// is the only one. Errors: out_of_memory.
-  static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, std::unique_ptr<models::Model> model,
-                                                     std::shared_ptr<kernels::Device> device,
-                                                     const layers::KvCache& cache, Clock clock,
+  /// `draft`: the draft model, as draft_vocab_size says. `read_adapter`: null if no row has an adapter. `ranks`:
+  /// connects the ranks that run the same steps; null if this is the only one. Errors: out_of_memory.
+  static Result<std::unique_ptr<ModelRunner>> create(RunnerConfig config, ModelOnDevice target, ModelOnDevice draft,
+                                                     std::shared_ptr<kernels::Device> device, Clock clock,
                                                      adapters::AdapterTable::Reader read_adapter = nullptr,
                                                      std::unique_ptr<kernels::Communicator> ranks = nullptr);
 
@@ -87,9 +97,18 @@ class ModelRunner final : public StepRunner {
     layers::BatchPrompts prompts;
   };
 
-  ModelRunner(RunnerConfig config, std::unique_ptr<models::Model> model, std::shared_ptr<kernels::Device> device,
-              const layers::KvCache& cache, Clock clock);
+  /// One run of the draft model in a step.
+  struct DraftRun {
+    Batch batch;
+    std::size_t first_byte = 0;     ///< position of its StepInputs among the inputs of the step
+    std::int64_t first_sample = 0;  ///< index of its first draft among those of the step
+  };
+
+  ModelRunner(RunnerConfig config, ModelOnDevice target, ModelOnDevice draft, std::shared_ptr<kernels::Device> device,
+              Clock clock);
   static StepShape largest_shape(const RunnerConfig& config, bool keeps_block_tables);
+  /// Returns the bytes of the inputs of the largest step, with those of the draft model.
+  static std::int64_t input_bytes(const RunnerConfig& config, bool keeps_block_tables);
   Status allocate();
   /// Sets all block tables on the device to block 0, so that even after errors no entry is outside of the cache.
   Status clear_block_tables();
@@ -107,8 +126,9 @@ class ModelRunner final : public StepRunner {
   void fill_row_changes(const ExecuteStep& step, const StepInputs& inputs) const;
   /// Calls fill_row_changes, and brings the changes to the device.
   Status bring_row_changes(kernels::Stream& stream, const ExecuteStep& step, const StepMemory& memory);
-  /// Copies the inputs to the device, and updates its tokens and block tables.
-  Status bring_inputs(kernels::Stream& stream, const StepShape& shape, const StepMemory& memory);
+  /// Copies the first `bytes` of the inputs to the device, and updates its tokens and block tables by the inputs of
+  /// `shape`.
+  Status bring_inputs(kernels::Stream& stream, const StepShape& shape, std::size_t bytes, const StepMemory& memory);
   Batch plan_batch(const ExecuteStep& step) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
   /// Returns whether an adapter changes what the model does for the work: a prompt adapter does it for its virtual
@@ -117,12 +137,34 @@ class ModelRunner final : public StepRunner {
   /// Lists the rows of the batch that have adapters.
   void plan_adapters(const ExecuteStep& step, Batch& batch, IssuedStep& issued) const;
   void fill_inputs(const ExecuteStep& step, const Batch& batch, const StepInputs& inputs) const;
-  /// Brings the filled inputs to the device, and runs the model.
+  /// Runs the model over inputs that are on the device.
   Status run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory);
+  /// Returns the inputs of a run of the model.
+  layers::ForwardBatch forward_batch(const Batch& batch, const StepInputs& inputs) const;
+  /// Reads the tokens of a run from the token table; with block tables on the device, those of its rows, too.
+  Status gather_inputs(kernels::Stream& stream, const StepShape& shape, const StepInputs& inputs, std::int64_t vocab);
+  /// Returns the row that samples the token at the position `end` of a row.
+  kernels::SampleRow sample_behind(RowId row, std::int32_t end, std::int32_t logits_row, bool is_draft) const;
+
+  /// Lists the runs of the draft model in draft_runs_, and the samples in draft_rows_. `first_byte`: of their inputs.
+  void plan_drafts(const ExecuteStep& step, std::size_t first_byte);
+  /// Returns the bytes of the inputs of a step, with those of draft_runs_.
+  std::size_t bytes_with_drafts(const StepShape& shape) const;
+  void fill_draft_inputs(const ExecuteStep& step, std::byte* inputs) const;
+  /// Runs the draft model as often as draft_runs_ says. The drafts are in the token table then.
+  Status make_drafts(kernels::Stream& stream, const IssuedStep& issued);
+  Status run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);
+  /// Fills padded_logits_ with the logits of tokens that do not exist.
+  Status clear_padded_logits();
+  /// Fills device memory from the host. Waits for it.
+  template <class Fill>
+  Status fill(const kernels::Buffer& buffer, const Fill& fill_bytes);
   /// Restricts the rows of sample_rows_ to the tokens that `masks` allow.
   void apply(const StepMasks& masks, const IssuedStep& issued);
   /// Issues all work behind the model: draws the samples of sample_rows_, and reports on report_rows_.
   Status draw(kernels::Stream& stream, const IssuedStep& issued);
+  /// Draws samples, and writes them to slots of the token table.
+  Status sample_into_table(kernels::Stream& stream, const kernels::SampleParams& params, const std::int64_t* slots);
   Status draw_samples(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
                       const IssuedStep& issued);
   Status report_prompts(kernels::Stream& stream, const StepInputs& inputs, const StepResults& results,
@@ -151,9 +193,9 @@ class ModelRunner final : public StepRunner {
 
   RunnerConfig config_;
   std::unique_ptr<kernels::Communicator> ranks_;  // null if there is one rank; the model uses it
-  std::unique_ptr<models::Model> model_;
+  ModelOnDevice target_;
+  ModelOnDevice draft_;
   std::shared_ptr<kernels::Device> device_;
-  layers::KvCache cache_;
   Clock clock_;
   DecodeBatches decode_batches_;
 
@@ -161,7 +203,11 @@ class ModelRunner final : public StepRunner {
   BatchRows rows_;
   kernels::Buffer token_table_;  // [max_num_seqs, max_model_len + 1]
   kernels::Buffer token_ids_;    // [max_num_batched_tokens], of the step
-  kernels::Buffer logits_;       // [max_num_seqs, vocab_size], or empty if this stage does not sample
+  kernels::Buffer logits_;       // [max_num_samples, vocab_size], or empty if this stage does not sample
+  // Only with a draft model of another vocabulary:
+  kernels::Buffer draft_logits_;  // [max_num_samples, draft_vocab_size]
+  kernels::Buffer
+      padded_logits_;  // [max_num_samples, vocab_size]: those of tokens in both vocabularies, others are -inf
   // Empty if the device reads the host's memory; then the block tables below are empty too.
   kernels::Buffer device_inputs_;
   std::int64_t blocks_of_row_;             // number of entries of a block table on the device
@@ -181,6 +227,8 @@ class ModelRunner final : public StepRunner {
   std::int64_t num_changed_entries_ = 0;         // number of entries in table_changes_
   std::vector<kernels::SampleRow> sample_rows_;  // used until the step is sampled, as report_rows_
   std::vector<kernels::SampleRow> report_rows_;
+  std::vector<DraftRun> draft_runs_;
+  std::vector<kernels::SampleRow> draft_rows_;
 
   TimeUs last_finished_us_ = 0;  // used by collect
 };

@@ -91,9 +91,20 @@ class ReportReader {
   std::vector<TokenReport>& reports_;
 };
 
-void read_results(const IssuedStep& issued, StepResult& result) {
+/// Reads the drafts that the draft model has made.
+void read_made_drafts(IssuedStep& issued, const StepResults& results) {
+  std::int64_t next = 0;
+  for (std::int32_t run = 0; next < issued.shape.num_drafts; ++run) {
+    for (IssuedStep::Row& row : issued.rows) {
+      if (run < row.num_made_drafts) row.drafts.push_back(std::max(0, results.drafts[next++].token));
+    }
+  }
+}
+
+void read_results(IssuedStep& issued, StepResult& result) {
   const ResultShape& shape = issued.shape;
   const StepResults results(issued.memory->results(), shape);
+  read_made_drafts(issued, results);
   result.rows.reserve(issued.rows.size());
   result.samples.reserve(static_cast<std::size_t>(shape.num_samples));
   result.prompt_logprobs.reserve(static_cast<std::size_t>(shape.num_reports));
@@ -107,7 +118,7 @@ void read_results(const IssuedStep& issued, StepResult& result) {
     row.num_computed_tokens = issued_row.end_position;
     const std::size_t num_samples = result.samples.size();
     const std::size_t num_prompt_logprobs = result.prompt_logprobs.size();
-    const auto num_drafts = static_cast<std::int32_t>(issued_row.drafts.size());
+    const std::int32_t num_drafts = issued_row.num_drafts;
     const Result<Range> sampled =
         num_drafts == 0 ? samples.read(issued_row.num_samples, issued_row) : samples.read_drafts(issued_row);
     const Result<Range> reported = prompt_logprobs.read(issued_row.num_prompt_logprobs, {});
@@ -142,9 +153,13 @@ StepResult ModelRunner::collect(IssuedStep issued) {
   result.error = std::move(issued.error);
   if (!result.error && !config_.samples) read_rows(issued, result);
   if (!result.error && config_.samples && issued.memory != nullptr) read_results(issued, result);
-  if (issued.memory != nullptr) memory_pool_.put(std::move(issued.memory));
   // Steps run one after the other, so this step began when it was issued, or when the step before it had ended.
   result.started_us = std::max(issued.issued_us, last_finished_us_);
+  if (issued.memory != nullptr) {
+    const TimeUs drafts_made_us = issued.memory->drafts_made_us;
+    result.draft_us = drafts_made_us > 0 ? std::max<TimeUs>(0, drafts_made_us - result.started_us) : 0;
+    memory_pool_.put(std::move(issued.memory));
+  }
   result.finished_us = last_finished_us_ = clock_();
   return result;
 }

@@ -41,8 +41,9 @@ Status ModelRunner::run_largest_steps(kernels::Stream& stream) {
   prompts.shape.num_sequences = (max_tokens + prompts.max_query_len - 1) / prompts.max_query_len;
   prompts.shape.num_sequences = std::min<std::int64_t>(prompts.shape.num_sequences, max_seqs);
   prompts.shape.num_tokens = std::min(max_tokens, prompts.shape.num_sequences * prompts.max_query_len);
-  prompts.shape.num_logit_rows = std::min<std::int64_t>(max_seqs, prompts.shape.num_tokens);
-  if (Status status = run_alone(stream, prompts, prompts.max_query_len, prompts.max_query_len, max_seqs); !status) {
+  const std::int64_t max_samples = config_.max_num_samples;
+  prompts.shape.num_logit_rows = std::min(max_samples, prompts.shape.num_tokens);
+  if (Status status = run_alone(stream, prompts, prompts.max_query_len, prompts.max_query_len, max_samples); !status) {
     return status;
   }
   Batch decodes;
@@ -108,7 +109,11 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
       sample_rows_.push_back(demanding_row(logits_row, tokens, max_top));
     }
     stream.submit([&] {
-      status = run_model(stream, batch, *issued.memory);
+      status = bring_inputs(stream, shape, StepLayout(shape).bytes(), *issued.memory);
+      if (status && draft_.model != nullptr && num_samples > 0) {
+        status = run_draft_model(stream, batch, StepInputs(inputs_on_device(*issued.memory), StepLayout(shape)));
+      }
+      if (status) status = run_model(stream, batch, *issued.memory);
       if (status) status = draw(stream, issued);
     });
     stream.synchronize();

@@ -15,14 +15,15 @@ std::size_t product(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 std::size_t ResultShape::bytes() const {
-  return product(num_samples + num_reports, sizeof(kernels::SampleOutput)) +
+  return product(num_samples + num_reports + num_drafts, sizeof(kernels::SampleOutput)) +
          (product(num_samples, max_sample_top) + product(num_reports, max_report_top)) * kTopBytes;
 }
 
 StepResults::StepResults(std::byte* base, const ResultShape& shape)
     : samples(reinterpret_cast<kernels::SampleOutput*>(base)),
       reports(samples + shape.num_samples),
-      sample_top_tokens(reinterpret_cast<std::int32_t*>(reports + shape.num_reports)),
+      drafts(reports + shape.num_reports),
+      sample_top_tokens(reinterpret_cast<std::int32_t*>(drafts + shape.num_drafts)),
       sample_top_logprobs(
           reinterpret_cast<float*>(sample_top_tokens + product(shape.num_samples, shape.max_sample_top))),
       report_top_tokens(

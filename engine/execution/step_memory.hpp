@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "engine/types.hpp"
 #include "kernels/device.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/sample.hpp"
@@ -18,6 +20,7 @@ struct ResultShape {
   std::int64_t max_sample_top = 0;  ///< maximum number of likeliest tokens that a sample lists
   std::int64_t num_reports = 0;     ///< number of prompt tokens that are reported on
   std::int64_t max_report_top = 0;  ///< maximum number of likeliest tokens that a report lists
+  std::int64_t num_drafts = 0;      ///< number of drafts that the draft model makes
 
   std::size_t bytes() const;
 };
@@ -28,8 +31,9 @@ class StepResults {
   /// `base`: ResultShape::bytes() bytes.
   StepResults(std::byte* base, const ResultShape& shape);
 
-  kernels::SampleOutput* samples;   ///< [num_samples]
-  kernels::SampleOutput* reports;   ///< [num_reports]
+  kernels::SampleOutput* samples;  ///< [num_samples]
+  kernels::SampleOutput* reports;  ///< [num_reports]
+  kernels::SampleOutput* drafts;   ///< [num_drafts]: those of the first run of the draft model, then of the second, ...
   std::int32_t* sample_top_tokens;  ///< [num_samples, max_sample_top]
   float* sample_top_logprobs;       ///< [num_samples, max_sample_top]
   std::int32_t* report_top_tokens;  ///< [num_reports, max_report_top]
@@ -44,6 +48,7 @@ class StepMemory {
   static Result<std::unique_ptr<StepMemory>> create(kernels::Device& device, std::size_t input_bytes);
 
   std::byte* inputs() const { return inputs_.as<std::byte>(); }  ///< host memory
+  std::size_t input_bytes() const { return inputs_.bytes(); }
   /// Returns host memory for the tokens of new rows. Errors: out_of_memory.
   Result<std::int32_t*> tokens(std::size_t count);
   /// Allocates room for the results. Errors: out_of_memory.
@@ -54,6 +59,9 @@ class StepMemory {
   }
   /// Copies the first `bytes` of the results to the host.
   Status download_results(kernels::Stream& stream, std::size_t bytes) const;
+
+  /// Time when the draft model had made the drafts of the step; 0 = it makes none. A thread of the device may set it.
+  std::atomic<TimeUs> drafts_made_us = 0;
 
  private:
   explicit StepMemory(kernels::Device& device) : device_(device) {}

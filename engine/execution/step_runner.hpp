@@ -22,10 +22,12 @@ struct IssuedStep {
     std::int32_t end_position = 0;
     std::int32_t num_samples = 0;
     std::int32_t num_prompt_logprobs = 0;
-    bool has_mask = false;            ///< whether a mask restricts its tokens
-    bool bans_tokens = false;         ///< whether min_tokens bans some tokens
-    bool restricts_tokens = false;    ///< whether allowed_token_ids or bad_words restrict its tokens
-    TokenIds drafts = {};             ///< last tokens that it runs, to be compared with its samples
+    bool has_mask = false;          ///< whether a mask restricts its tokens
+    bool bans_tokens = false;       ///< whether min_tokens bans some tokens
+    bool restricts_tokens = false;  ///< whether allowed_token_ids or bad_words restrict its tokens
+    std::int32_t num_drafts = 0;
+    std::int32_t num_made_drafts = 0;  ///< see RowWork
+    TokenIds drafts = {};  ///< those that were sent: last tokens that it runs, to be compared with its samples
     std::optional<Error> error = {};  ///< reason why its results are not used
   };
 

@@ -20,7 +20,7 @@ Attention::Attention(const AttentionShape& shape, KvPlace kv, QkvProjection qkv,
 }
 
 kernels::KvCacheView Attention::cache_of_layer(const KvCache& cache) const {
-  return {.base = cache.base + kv_.layer * shape_.kv_bytes(cache.block_size, cache.dtype),
+  return {.base = cache.base + cache.offset_of(kv_.group) + kv_.layer * shape_.kv_bytes(cache.block_size, cache.dtype),
           .block_bytes = cache.block_bytes,
           .num_blocks = cache.num_blocks,
           .block_size = cache.block_size,
@@ -71,7 +71,7 @@ void Attention::rotate(ForwardPass& pass, const Heads& heads, const PositionTabl
 }
 
 void Attention::store(ForwardPass& pass, const Heads& heads, const kernels::KvCacheView& cache) const {
-  const std::int64_t* const slots = pass.batch().slots_of(kv_.group);
+  const std::int64_t* const slots = pass.batch().slots_of(pass.cache().tables_of(kv_.group));
   pass.run(&Ops::store_kv, {.key = heads.key,
                             .value = heads.value,
                             .key_stride = heads.kv_stride,
@@ -112,7 +112,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
                                    .num_heads = shape_.num_heads,
                                    .query_start = batch.query_start,
                                    .context_len = batch.context_len,
-                                   .block_tables = batch.tables_of(kv_.group),
+                                   .block_tables = batch.tables_of(pass.cache().tables_of(kv_.group)),
                                    .max_blocks = batch.max_blocks,
                                    .num_sequences = batch.num_sequences,
                                    .num_tokens = pass.num_tokens(),

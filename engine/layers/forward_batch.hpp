@@ -14,11 +14,19 @@ class LinearInputs;
 
 /// The KV memory of one device, which the cache engine owns. A block holds all layers of one KV group.
 struct KvCache {
-  std::byte* base = nullptr;
+  std::byte* base = nullptr;  ///< of block 0; for a draft model, of its part of that block
   std::int64_t num_blocks = 0;
   std::int64_t block_bytes = 0;  ///< KvLayout::block_bytes
   std::int32_t block_size = 0;   ///< token slots per block
   DType dtype = DType::f32;
+  /// Only for a draft model, all of whose KV groups are in the same blocks: bytes of one group in a block. Batches then
+  /// have the slots and the tables of one group.
+  std::int64_t group_bytes = 0;
+
+  /// Returns the bytes of a block before the layers of a KV group.
+  std::int64_t offset_of(KvGroupId group) const { return group * group_bytes; }
+  /// Returns the KV group whose slots and tables the layers of `group` use.
+  KvGroupId tables_of(KvGroupId group) const { return group_bytes > 0 ? 0 : group; }
 };
 
 /// Inputs of one model run: a batch of sequences, each with some new tokens (a prompt chunk or one decode token). All

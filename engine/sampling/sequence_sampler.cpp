@@ -71,6 +71,14 @@ kernels::SampleRow SequenceSampler::row(std::int32_t logits_row, std::span<const
   return row;
 }
 
+kernels::SampleRow SequenceSampler::draft_row(std::int32_t logits_row, std::span<const TokenId> prompt,
+                                              std::span<const TokenId> output) const {
+  kernels::SampleRow draft = row(logits_row, prompt, output);
+  draft.num_logprobs = -1;
+  draft.logprob_tokens = {};
+  return draft;
+}
+
 kernels::SampleRow SequenceSampler::prompt_logprobs_row(std::int32_t logits_row, TokenId token,
                                                         std::uint32_t position) const {
   kernels::SampleRow row;

@@ -27,6 +27,11 @@ class SequenceSampler {
   kernels::SampleRow row(std::int32_t logits_row, std::span<const TokenId> prompt,
                          std::span<const TokenId> output) const;
 
+  /// Returns the row that samples a draft of this token, from the logits of another model, with the same random numbers
+  /// and without reports.
+  kernels::SampleRow draft_row(std::int32_t logits_row, std::span<const TokenId> prompt,
+                               std::span<const TokenId> output) const;
+
   /// Returns whether allowed_token_ids or bad_words of the request exclude some tokens.
   bool restricts_tokens() const { return !allowed_tokens_.empty() || !bad_word_ends_.empty(); }
 

@@ -71,7 +71,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   plan.costs = {cost_.recompute_us(1), cost_.swap_us(config_.block_bytes)};
   count_running(in_flight);
   plan.token_budget = step_budget();
-  propose_drafts(plan.token_budget);
+  plan_drafts(plan.token_budget);
   // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* solo = table_.solo_group();
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && solo == nullptr;
@@ -120,67 +120,15 @@ bool BatchPlanner::may_draft() const {
   return !config_.has_stages() && !table_.head_of_queue() && table_.swapped.empty() && available_blocks_ >= most;
 }
 
-/// Gives the drafts of each sequence their room: each draft takes the place of one more row in a step's samples. As
-/// long as drafts run, nothing is planned behind them, which costs a little time. So all are dropped if they gain
-/// little.
-void BatchPlanner::propose_drafts(std::int32_t token_budget) {
-  std::int32_t num_free = may_draft() ? table_.num_free_rows() : 0;
-  std::int32_t new_tokens = kMaxLookedUpTokens;
-  expected_us_.clear();
-  StepGain step;
-  step.num_tokens = num_prompts_ > 0 ? token_budget : num_decoding_;
-  step.num_kept = step.num_tokens;
+void BatchPlanner::plan_drafts(std::int32_t token_budget) {
+  DraftPlanner::Step step{.num_tokens = num_prompts_ > 0 ? token_budget : num_decoding_,
+                          .max_drafts = may_draft() ? config_.samples_per_step() - table_.rows_reserved : 0,
+                          .may_run = [this](const SequenceGroup& group) { return may_run(group); }};
   if (config_.target_step_us > 0) {
-    num_free = std::min(num_free, std::max(0, static_cast<std::int32_t>(tokens_in_target()) - step.num_tokens));
+    step.max_drafts =
+        std::min(step.max_drafts, std::max(0, static_cast<std::int32_t>(tokens_in_target()) - step.num_tokens));
   }
-  const StepGain without = step;
-  const auto visit_drafting = [this](const auto& visit) {
-    for (SequenceGroup* group : table_.running) {
-      if (group->decoding->proposer() == nullptr) continue;
-      for (Sequence& s : group->sequences) {
-        if (!s.waits) visit(*group, s);
-      }
-    }
-  };
-  visit_drafting([&](SequenceGroup& group, Sequence& s) {
-    const auto room = static_cast<std::size_t>(may_run(group) ? num_free : 0);
-    group.decoding->proposer()->propose(group, s, room, new_tokens, chances_);
-    PAGODA_ASSERT(s.ahead.drafts.size() <= room, "a proposer keeps to its room");
-    PAGODA_ASSERT(s.ahead.drafts.size() == chances_.size(), "each draft has a chance");
-    s.ahead.drop_drafts(std::ssize(chances_) - add_drafts_that_pay(step, without.num_tokens));
-    num_free -= static_cast<std::int32_t>(s.ahead.drafts.size());
-  });
-  constexpr double kMinGain = 1.02;
-  const double us_without = expected_us(without.num_tokens, without.num_tokens);
-  if (step.num_tokens == without.num_tokens || us_without == 0) return;
-  const double us = expected_us(step.num_tokens, without.num_tokens);
-  if (step.num_kept * us_without >= kMinGain * without.num_kept * us) return;
-  visit_drafting([](SequenceGroup&, Sequence& s) { s.ahead.drafts.clear(); });
-}
-
-/// Remembers the durations for the current plan: they are asked for again for each sequence.
-double BatchPlanner::expected_us(std::int32_t num_tokens, std::int32_t fewest) {
-  for (auto next = fewest + static_cast<std::int32_t>(expected_us_.size()); next <= num_tokens; ++next) {
-    expected_us_.push_back(step_time_curve_.expected_us_of(next));
-  }
-  return expected_us_[static_cast<std::size_t>(num_tokens - fewest)];
-}
-
-/// Takes as many drafts with chances_ as raise the number of tokens that the step keeps in its time the most. Adds them
-/// to the step, and returns their number. The step has at least `fewest` tokens.
-std::int32_t BatchPlanner::add_drafts_that_pay(StepGain& step, std::int32_t fewest) {
-  StepGain best = step;
-  StepGain more = step;
-  double us_of_best = expected_us(step.num_tokens, fewest);
-  for (const double chance : chances_) {
-    ++more.num_tokens;
-    more.num_kept += chance;
-    const double us = expected_us(more.num_tokens, fewest);
-    if (more.num_kept * us_of_best < best.num_kept * us) continue;
-    best = more;
-    us_of_best = us;
-  }
-  return best.num_tokens - std::exchange(step, best).num_tokens;
+  drafts_.plan(step);
 }
 
 bool BatchPlanner::admission_wanted(TimeUs now, bool steps_in_flight) const {
@@ -528,13 +476,17 @@ void BatchPlanner::on_capacity_freed() {
   changed_ = true;
 }
 
-void BatchPlanner::step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us) {
-  if (num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
+void BatchPlanner::step_measured(const InFlightStep& step, TimeUs duration_us, TimeUs draft_us) {
+  drafts_.runs_measured(step, draft_us);
+  duration_us -= draft_us;
+  const std::int64_t num_tokens = step.num_tokens;
+  if (step.num_prompt_tokens > 0) last_prompt_step_us_ = duration_us;
   step_times_.step_measured(num_tokens, duration_us);
   // Steps of prompts alone delay no decode, and take longer the more tokens the prompts already have.
-  if (num_tokens > num_prompt_tokens) step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
+  if (num_tokens > step.num_prompt_tokens)
+    step_lateness_.step_measured(step_time_curve_.us_of(num_tokens), duration_us);
   step_time_curve_.step_measured(num_tokens, duration_us);
-  cost_.step_measured(num_tokens, num_prompt_tokens, duration_us);
+  cost_.step_measured(num_tokens, step.num_prompt_tokens, duration_us);
 }
 
 }  // namespace pagoda::scheduling

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/scheduling/draft_planner.hpp"
 #include "engine/scheduling/group_table.hpp"
 #include "engine/scheduling/preemption_cost.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
@@ -63,7 +64,8 @@ struct PendingGrant {
 /// come back, and how many waiting sequences are offered. Learns from the answers. At most one request is unanswered.
 class BatchPlanner {
  public:
-  BatchPlanner(const SchedulerConfig& config, GroupTable& table) : config_(config), table_(table) {}
+  BatchPlanner(const SchedulerConfig& config, GroupTable& table)
+      : config_(config), table_(table), drafts_(config, table, step_time_curve_) {}
   BatchPlanner(const BatchPlanner&) = delete;
   BatchPlanner& operator=(const BatchPlanner&) = delete;
 
@@ -97,8 +99,12 @@ class BatchPlanner {
   /// time for more decodes. If no rows are reserved, the first group of the queue always gets its rows.
   std::int32_t num_rows_for_new() const;
 
-  /// Records the duration of a step of `num_tokens` tokens, `num_prompt_tokens` of them in chunks of prompts.
-  void step_measured(std::int64_t num_tokens, std::int64_t num_prompt_tokens, TimeUs duration_us);
+  /// Records the duration of a step, of which the runs of the draft model took `draft_us`.
+  void step_measured(const InFlightStep& step, TimeUs duration_us, TimeUs draft_us);
+  /// See DraftPlanner.
+  void made_drafts_verified(std::int32_t num_drafts, std::int32_t num_right) {
+    drafts_.made_drafts_verified(num_drafts, num_right);
+  }
   void swap_measured(const SwapMeasured& measured) { cost_.swap_measured(measured.bytes, measured.duration_us); }
   /// Returns the average duration of a step of this many tokens; 0 before the first measurement.
   double step_us(std::int64_t num_tokens) const { return step_time_curve_.us_of(num_tokens); }
@@ -115,17 +121,10 @@ class BatchPlanner {
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.pending_, self.next_step_, self.changed_, self.decodes_first_, self.max_offers_,
                  self.next_to_pause_, self.cost_, self.available_blocks_, self.step_times_, self.step_time_curve_,
-                 self.step_lateness_, self.last_prompt_step_us_);
+                 self.step_lateness_, self.last_prompt_step_us_, self.drafts_);
   }
 
-  /// A step, and the number of its tokens that probably count: all but wrong drafts.
-  struct StepGain {
-    std::int32_t num_tokens = 0;
-    double num_kept = 0;
-  };
-  void propose_drafts(std::int32_t token_budget);
-  std::int32_t add_drafts_that_pay(StepGain& step, std::int32_t fewest);
-  double expected_us(std::int32_t num_tokens, std::int32_t fewest);
+  void plan_drafts(std::int32_t token_budget);
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
@@ -203,11 +202,9 @@ class BatchPlanner {
   std::int32_t num_long_prompts_ = 0;
   /// For the current plan, with stages: whether a candidate is set aside, by the order of those that could decode.
   std::vector<bool> set_aside_;
-  std::vector<double> chances_;      ///< see Proposer::propose; of the current sequence
-  std::vector<double> expected_us_;  ///< durations of steps, by the number of tokens above those without drafts
-  StepAdapters adapters_;            ///< of the current plan
-  std::vector<bool> shares_;         ///< of the current plan: see PendingGrant
-  std::vector<std::int32_t> rows_;   ///< of the current plan: WaitingRef::num_rows
+  StepAdapters adapters_;           ///< of the current plan
+  std::vector<bool> shares_;        ///< of the current plan: see PendingGrant
+  std::vector<std::int32_t> rows_;  ///< of the current plan: WaitingRef::num_rows
   /// For the current plan: number of long prompts that it runs in part, so that they run on in later steps.
   std::int32_t num_partial_long_prompts_ = 0;
   /// For the current plan: number of prompt log-probabilities that its results still have room for.
@@ -226,6 +223,7 @@ class BatchPlanner {
   std::int64_t available_blocks_ = 0;  ///< number of available blocks at the last answer
   StepTimes step_times_;
   StepTimeCurve step_time_curve_;
+  DraftPlanner drafts_;
   StepLateness step_lateness_;
   TimeUs last_prompt_step_us_ = 0;  ///< duration of the last step with prompts
 };

@@ -12,6 +12,7 @@ namespace {
 void drop_kv(Sequence& sequence) {
   sequence.num_lost_tokens = std::max(sequence.num_lost_tokens, sequence.num_computed_tokens);
   sequence.num_scheduled_tokens = sequence.num_computed_tokens = sequence.num_reported = 0;
+  sequence.num_drafted_tokens = 0;
   ++sequence.epoch;
   sequence.awaits_step = 0;
   sequence.recompute_tokens.reset();
@@ -191,6 +192,7 @@ void GroupTable::preempt_one(SequenceGroup& group, Sequence& sequence, SequenceS
   give_row_back(sequence);
   sequence.state = to;
   if (!sequence.waits) sequence.ahead.drafts.clear();  // they were not planned
+  sequence.max_draft_inputs = 0;
   if (to == SequenceState::waiting) drop_kv(sequence);
   // Release rows that are not reserved for sequences that go on.
   if (was_running && group.decoding->has_independent_sequences()) {

@@ -14,26 +14,17 @@ namespace {
 /// Maximum number of places that are looked at in a list, and maximum number that count.
 constexpr int kMaxVisited = 8;
 constexpr std::size_t kMaxPlaces = 4;
-/// Weight of a result when the next one of its kind comes.
-constexpr double kFade = 0.9;
 
 /// Returns the index of State::outcomes for drafts of places where `length` tokens agree.
 std::uint32_t match_size(std::int32_t length) {
   return static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint32_t>(length))) - 1;
 }
 
-/// Shares of right drafts before there are results, and the number of results that they count as.
+/// Shares of right drafts before there are results.
 constexpr std::array kFirstShares = {0.3, 0.5, 0.7, 0.85, 0.9, 0.93, 0.93};
-constexpr double kFirstWeight = 3;
 
 JoinedTokens known_tokens(const SequenceGroup& group, const Sequence& sequence) {
   return {*group.spec->prompt, sequence.output};
-}
-
-/// Returns whether the next step may run the next token of the sequence, and drafts behind it.
-bool may_decode(const SequenceGroup& group, const Sequence& s) {
-  return s.state == SequenceState::running && group.forked && s.ahead.empty() && s.num_placeholders <= 1 &&
-         s.num_scheduled_tokens >= s.num_admitted_tokens && group.runnable_tokens(s) == 1;
 }
 
 }  // namespace
@@ -54,13 +45,13 @@ void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, std
   const JoinedTokens tokens = known_tokens(group, sequence);
   State& state = sequences_[sequence.id];
   const bool is_complete = add_places(group, tokens, state, new_tokens);
-  if (!is_complete || max_drafts == 0 || !may_decode(group, sequence)) return;
+  const std::int64_t num_left = std::min(group.max_drafts(sequence), static_cast<std::int64_t>(max_drafts));
+  if (!is_complete || num_left <= 0) return;
   if (state.num_known != tokens.size() || state.version != history_.version()) find_continuation(group, tokens, state);
-  // The sample in flight takes the first token of the continuation. The last token needs no draft.
+  // The sample in flight takes the first token of the continuation.
   const std::int64_t skipped = sequence.num_placeholders;
-  const std::int64_t num_left = group.spec->sampling.max_tokens - sequence.num_generated() - 1;
-  const std::int64_t count = std::min<std::int64_t>(
-      {std::ssize(state.continuation) - skipped, config_.max_drafts, num_left, static_cast<std::int64_t>(max_drafts)});
+  const std::int64_t count =
+      std::min<std::int64_t>({std::ssize(state.continuation) - skipped, config_.max_drafts, num_left});
   if (count <= 0) return;
   sequence.ahead.drafts.assign(state.continuation.begin() + skipped, state.continuation.begin() + skipped + count);
   chances.assign(state.chances.begin() + skipped, state.chances.begin() + skipped + count);
@@ -98,9 +89,7 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
   }
   if (found.places.empty()) return;
   state.match_size = match_size(found.num_agreed);
-  const Outcomes& outcomes = state.outcomes[state.match_size];
-  const double share_right = (outcomes.right + kFirstWeight * kFirstShares[state.match_size]) /
-                             (outcomes.right + outcomes.wrong + kFirstWeight);
+  const double share_right = state.outcomes[state.match_size].share_right(kFirstShares[state.match_size]);
   double chance = 1;
   while (std::ssize(state.continuation) <= config_.max_drafts) {
     // The text of the sequence itself goes on with the continuation: it may repeat itself.
@@ -146,9 +135,7 @@ void LookupProposer::find_places(const JoinedTokens& tokens, const JoinedTokens&
 
 void LookupProposer::on_result(SequenceId sequence, std::int32_t num_drafts, std::int32_t num_right) {
   State& state = sequences_[sequence];
-  Outcomes& outcomes = state.outcomes[state.match_size];
-  outcomes.right = kFade * outcomes.right + num_right;
-  outcomes.wrong = kFade * outcomes.wrong + (num_right < num_drafts ? 1 : 0);
+  state.outcomes[state.match_size].add(num_drafts, num_right);
 }
 
 void LookupProposer::on_fork(SequenceId parent, SequenceId child) {
@@ -173,11 +160,8 @@ bool LookupProposer::load(Decoder& in) {
   for (; count > 0; --count) {
     SequenceId id = 0;
     State state;
-    const auto is_count = [](double value) { return value >= 0 && value <= 1e9; };
     if (!in.get(id) || !in.get(state) || !in.get(state.loaded_end) || state.match_size >= kMatchSizes) return false;
-    for (const Outcomes& outcomes : state.outcomes) {
-      if (!is_count(outcomes.right) || !is_count(outcomes.wrong)) return false;
-    }
+    if (!std::ranges::all_of(state.outcomes, &DraftOutcomes::is_valid)) return false;
     sequences_.insert_or_assign(id, std::move(state));
   }
   return true;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/request/request_spec.hpp"
+#include "engine/scheduling/draft_outcomes.hpp"
 #include "engine/scheduling/earlier_places.hpp"
 #include "engine/scheduling/output_history.hpp"
 #include "engine/scheduling/proposer.hpp"
@@ -42,17 +43,9 @@ class LookupProposer final : public Proposer {
   /// Numbers of agreeing tokens are counted together by powers of two: 1, 2 to 3, 4 to 7, ...
   static constexpr std::size_t kMatchSizes = 7;
 
-  /// Counts of drafts, in which older ones fade.
-  struct Outcomes {
-    double right = 0;
-    double wrong = 0;
-
-    static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.right, self.wrong); }
-  };
-
   struct State {
-    std::array<Outcomes, kMatchSizes> outcomes{};  ///< by the number of tokens that agreed
-    std::uint32_t match_size = 0;                  ///< index in `outcomes` of the latest drafts
+    std::array<DraftOutcomes, kMatchSizes> outcomes{};  ///< by the number of tokens that agreed
+    std::uint32_t match_size = 0;                       ///< index in `outcomes` of the latest drafts
     // The rest follows from the tokens.
     std::optional<EarlierPlaces> in_output;
     TokenIds continuation;        ///< what probably follows the known tokens

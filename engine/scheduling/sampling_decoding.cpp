@@ -8,6 +8,7 @@
 
 #include "engine/request/ending_tokens.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/draft_model_proposer.hpp"
 #include "engine/scheduling/lookup_proposer.hpp"
 #include "engine/scheduling/mask_proposer.hpp"
 #include "engine/scheduling/sequence_group.hpp"
@@ -125,14 +126,18 @@ class Sampling final : public Decoding {
 
 std::unique_ptr<Decoding> make_sampling(const SharedSpec& spec, const SchedulerConfig& config,
                                         const OutputHistory& history) {
-  std::unique_ptr<Proposer> lookups;
-  if (config.speculation.is_on() && spec->sampling.speculation) {
-    lookups = std::make_unique<LookupProposer>(config.speculation, *spec, config.eos_token_ids, history);
+  // A mask for a position behind a draft needs the draft, which the host does not know if the device makes it. The
+  // draft model cannot read virtual tokens.
+  const bool has_masks = is_constrained(*spec, config);
+  const bool may_use_model = config.speculation.has_draft_model() && !has_masks && spec->num_virtual_tokens() == 0;
+  std::unique_ptr<Proposer> drafts;
+  if (config.speculation.is_on() && spec->sampling.speculation && may_use_model) {
+    drafts = std::make_unique<DraftModelProposer>(config.speculation);
+  } else if (config.speculation.is_on() && spec->sampling.speculation) {
+    drafts = std::make_unique<LookupProposer>(config.speculation, *spec, config.eos_token_ids, history);
   }
-  if (!is_constrained(*spec, config)) {
-    return std::make_unique<Sampling>(*spec, config, nullptr, std::move(lookups));
-  }
-  auto proposer = std::make_unique<MaskProposer>(std::move(lookups));
+  if (!has_masks) return std::make_unique<Sampling>(*spec, config, nullptr, std::move(drafts));
+  auto proposer = std::make_unique<MaskProposer>(std::move(drafts));
   auto constraint = make_constraint(spec, config, proposer.get());
   return std::make_unique<Sampling>(*spec, config, std::move(constraint), std::move(proposer));
 }

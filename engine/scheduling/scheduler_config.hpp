@@ -53,7 +53,10 @@ struct SchedulerConfig {
   std::int32_t num_stages = 1;
 
   SpeculationConfig speculation;  ///< not with stages
+  /// Maximum number of samples in a step, those of drafts included; 0 = max_num_seqs.
+  std::int32_t max_num_samples = 0;
 
+  std::int32_t samples_per_step() const { return std::max(max_num_seqs, max_num_samples); }
   bool has_stages() const { return num_stages > 1; }
   /// Returns the maximum number of steps in flight: with stages at least one for each.
   std::int32_t max_steps_in_flight() const { return std::max(pipeline_depth, num_stages); }
@@ -64,7 +67,7 @@ struct SchedulerConfig {
                  self.num_host_blocks, self.policy, self.priority_aging_s, self.max_chunk_us, self.max_stretch,
                  self.target_step_us, self.long_prefill_tokens, self.max_partial_long_prompts,
                  self.preempts_for_priority, self.delay_factor, self.max_adapters, self.preemption, self.eos_token_ids,
-                 self.vocab_size, self.thinking, self.num_stages, self.speculation);
+                 self.vocab_size, self.thinking, self.num_stages, self.speculation, self.max_num_samples);
   }
 };
 
@@ -84,5 +87,8 @@ inline constexpr std::int64_t kMaxPromptLogprobsOfStep = std::int64_t{1} << 20;
 /// Maximum number of tokens that proposers look at for the first time in one plan: they take about a tenth of a
 /// millisecond.
 inline constexpr std::int32_t kMaxLookedUpTokens = 4096;
+/// Maximum number of unread tokens of a sequence that the draft model reads just before it makes drafts. More are read
+/// in steps before, as a prompt is.
+inline constexpr std::int32_t kMaxCatchUp = 16;
 
 }  // namespace pagoda::scheduling

@@ -201,7 +201,9 @@ void SchedulerCore::on_step_result(const StepResult& result) {
   if (const auto lost = std::exchange(lost_at_us_, std::nullopt)) {
     metrics_.worker_pause.observe(static_cast<double>(result.finished_us - *lost) / 1e6);
   }
-  batch_planner_.step_measured(step.num_tokens, step.num_prompt_tokens, result.finished_us - result.started_us);
+  const TimeUs duration_us = result.finished_us - result.started_us;
+  batch_planner_.step_measured(step, duration_us,
+                               std::clamp<TimeUs>(result.draft_us, 0, std::max<TimeUs>(0, duration_us)));
   outputs_.step = result.step;
   outputs_.finished_us = result.finished_us;
   outputs_.outputs.reserve(outputs_.outputs.size() + step.work.size());
@@ -256,6 +258,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   }
   if (work.late) return cut_outgrown(*group);
   metrics_.count_drafts(work.num_drafts, num_right_drafts);
+  if (work.has_made_drafts) batch_planner_.made_drafts_verified(work.num_drafts, num_right_drafts);
   if (work.num_drafts > 0) outputs_.drafts.push_back({group->entry.id, work.num_drafts, num_right_drafts});
   if (is_current || (s != nullptr && group->decoding->has_independent_sequences())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());

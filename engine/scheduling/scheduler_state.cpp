@@ -78,7 +78,8 @@ bool GroupTable::is_valid(const SequenceGroup& group) const {
          is_prompt_position(group.first_unknown_prompt_logprob) &&
          std::ranges::all_of(group.sequences, [&](const Sequence& s) {
            return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0 && s.num_placeholders >= 0 &&
-                  s.num_placeholders <= kMaxPlaceholders;
+                  s.num_placeholders <= kMaxPlaceholders && s.num_drafted_tokens >= 0 &&
+                  s.num_drafted_tokens <= s.num_scheduled_tokens && s.max_draft_inputs >= 0;
          });
 }
 
@@ -106,7 +107,7 @@ void BatchPlanner::save(Encoder& out) const {
 
 bool BatchPlanner::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
-  if (next_step_ == 0 || next_to_pause_ < 0) return false;
+  if (next_step_ == 0 || next_to_pause_ < 0 || !drafts_.is_valid()) return false;
   return !pending_ || (pending_->step == last_planned() && is_valid(*pending_));
 }
 

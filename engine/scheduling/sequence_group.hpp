@@ -55,6 +55,10 @@ struct Sequence {
   /// Number of output tokens that its row has on every stage: sent, or, without stages, sampled, or to be sampled by a
   /// step in flight.
   std::size_t num_row_tokens = 0;
+  /// Number of first tokens whose KV the draft model has, or will have when steps in flight have ended.
+  std::int32_t num_drafted_tokens = 0;
+  /// Maximum number of tokens that the draft model reads of it in the next plan's step; 0 = none.
+  std::int32_t max_draft_inputs = 0;
   std::int32_t num_charged_tokens = 0;  ///< number of first tokens that were charged to the tenant
   std::int32_t num_lost_tokens = 0;     ///< number of computed tokens whose KV was dropped since it ran; for metrics
 
@@ -63,7 +67,8 @@ struct Sequence {
     return visit(self.id, self.index, self.output, self.num_placeholders, self.ahead, self.state,
                  self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported, self.num_reported_tokens,
                  self.num_admitted_tokens, self.last_step, self.awaits_step, self.epoch, self.is_passed_over,
-                 self.outgrew, self.waits, self.awaits_mask, self.row, self.num_row_tokens, self.num_charged_tokens);
+                 self.outgrew, self.waits, self.awaits_mask, self.row, self.num_row_tokens, self.num_drafted_tokens,
+                 self.max_draft_inputs, self.num_charged_tokens);
   }
 
   /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.
@@ -155,6 +160,13 @@ struct SequenceGroup {
     if (s.state == SequenceState::finished || s.num_generated() >= spec->sampling.max_tokens) return 0;
     if (s.waits || s.awaits_mask || s.ahead.will_end || (s.num_placeholders > 0 && depends_on_results())) return 0;
     return length(s) - s.num_scheduled_tokens;
+  }
+  /// Returns the maximum number of drafts behind the next token of `s`; 0 if the next step does not run that token, or
+  /// not it alone. The last token of a sequence needs no draft.
+  std::int64_t max_drafts(const Sequence& s) const {
+    const bool runs_next = s.state == SequenceState::running && forked && s.ahead.empty() && s.num_placeholders <= 1 &&
+                           s.num_scheduled_tokens >= s.num_admitted_tokens && runnable_tokens(s) == 1;
+    return runs_next ? spec->sampling.max_tokens - s.num_generated() - 1 : 0;
   }
   /// Returns the number of known generated tokens of its longest unfinished sequence.
   std::int64_t longest_output() const {

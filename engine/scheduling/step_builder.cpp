@@ -1,6 +1,7 @@
 #include "engine/scheduling/step_builder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/sampling/row_sampling.hpp"
 
@@ -16,6 +17,7 @@ StepBuilder::StepBuilder(const MemoryGrant& grant, const SchedulerConfig& config
 }
 
 void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num_tokens) {
+  const std::int32_t max_draft_inputs = std::exchange(sequence.max_draft_inputs, 0);
   if (num_tokens == 0) return;
   // Drafts for which no tokens were granted are dropped; other drafts may have been dropped since the plan.
   const std::int32_t num_left = group.length(sequence) - sequence.num_scheduled_tokens;
@@ -43,6 +45,7 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
     const bool row_has_sample = work.num_samples > 0 && !group.decoding->chooses_tokens() && !config_.has_stages();
     sequence.num_row_tokens += row_has_sample ? 1 : 0;
   }
+  add_draft_inputs(sequence, max_draft_inputs, work);
   // The token at position p determines the log-probability of the token at p + 1.
   const std::int32_t end_prompt_logprob = std::min(sequence.num_scheduled_tokens + 1, group.prompt_len());
   if (group.next_prompt_logprob < end_prompt_logprob) {
@@ -54,12 +57,29 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   const std::int32_t first_uncharged = std::max(sequence.num_charged_tokens, work.first_position);
   table_.waiting->charge(group.entry, std::max(0, sequence.num_scheduled_tokens - first_uncharged));
   sequence.num_charged_tokens = std::max(sequence.num_charged_tokens, sequence.num_scheduled_tokens);
-  in_flight.work.push_back(
-      {group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.num_drafts, work.has_mask});
+  in_flight.work.push_back({group.entry.id, sequence.id, sequence.epoch, work.num_samples, work.num_drafts,
+                            work.num_made_drafts() > 0, work.has_mask});
   in_flight.waits_for_masks |= work.has_mask;
   in_flight.num_tokens += num_tokens;
   if (num_tokens - work.num_drafts > 1) in_flight.num_prompt_tokens += num_tokens;
   step.work.push_back(work);
+}
+
+/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too.
+void StepBuilder::add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, RowWork& work) {
+  const std::int32_t first = sequence.num_drafted_tokens;
+  const std::int32_t num_unread = work.end_position() - work.num_drafts - first;
+  const bool makes_drafts = work.num_drafts > 0 && sequence.ahead.has_made_drafts();
+  PAGODA_ASSERT(!makes_drafts || (num_unread > 0 && num_unread <= max_inputs), "drafts follow what was read");
+  if (num_unread <= 0 || max_inputs == 0) return;
+  work.first_draft_input = first;
+  work.num_draft_inputs = std::min(num_unread, max_inputs);
+  const std::int32_t num_runs = std::max(1, work.num_made_drafts());
+  const std::int32_t num_read = work.num_draft_inputs + num_runs - 1;
+  sequence.num_drafted_tokens += num_read;
+  in_flight.num_draft_runs = std::max<std::int64_t>(in_flight.num_draft_runs, num_runs);
+  in_flight.num_draft_inputs += num_read;
+  if (work.num_draft_inputs > kMaxCatchUp) in_flight.num_caught_up += num_read;
 }
 
 /// Adds the tokens, up to the last scheduled one, that the row has not sampled itself, on every stage.
@@ -78,6 +98,7 @@ void StepBuilder::send_tokens(Sequence& sequence, std::int32_t prompt_len) {
     } else {
       return;
     }
+    if (token == kMadeDraft) continue;
     step.forced_tokens.push_back({sequence.row, prompt_len + static_cast<std::int32_t>(next), token});
   }
 }
@@ -103,6 +124,7 @@ void apply_computed(const WorkRef& work, std::int32_t num_tokens, const Sequence
   } else if (work.num_drafts > 0) {  // nothing is planned behind drafts
     sequence.num_scheduled_tokens = num_tokens;
   }
+  sequence.num_drafted_tokens = std::min(sequence.num_drafted_tokens, sequence.num_scheduled_tokens);
 }
 
 RowSpec row_spec(const SequenceGroup& group, std::span<const TokenId> eos_token_ids) {

@@ -19,13 +19,14 @@ struct WorkRef {
   std::int32_t epoch = 0;
   std::int32_t num_samples = 0;
   std::int32_t num_drafts = 0;
+  bool has_made_drafts = false;  ///< whether the draft model makes the drafts
   bool has_mask = false;
   bool late = false;     ///< whether its mask was not made in time: its samples are not used
   bool dropped = false;  ///< whether it read KV that a failed step should have computed: its result is not used
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.num_drafts, self.has_mask, self.late,
-                 self.dropped);
+    return visit(self.group, self.sequence, self.epoch, self.num_samples, self.num_drafts, self.has_made_drafts,
+                 self.has_mask, self.late, self.dropped);
   }
 };
 
@@ -35,10 +36,14 @@ struct InFlightStep {
   std::vector<WorkRef> work;
   std::int64_t num_tokens = 0;
   std::int64_t num_prompt_tokens = 0;  ///< number of these tokens that are in chunks of prompts
+  std::int64_t num_draft_runs = 0;     ///< number of runs of the draft model
+  std::int64_t num_draft_inputs = 0;   ///< number of tokens that these runs read together
+  std::int64_t num_caught_up = 0;      ///< number of these that are of sequences far behind (kMaxCatchUp)
   bool waits_for_masks = false;        ///< whether its masks are not sent yet
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens, self.waits_for_masks);
+    return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens, self.num_draft_runs,
+                 self.num_draft_inputs, self.num_caught_up, self.waits_for_masks);
   }
 };
 
@@ -64,6 +69,7 @@ class StepBuilder {
 
  private:
   void send_tokens(Sequence& sequence, std::int32_t prompt_len);
+  void add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, RowWork& work);
 
   const SchedulerConfig& config_;
   GroupTable& table_;

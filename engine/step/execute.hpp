@@ -102,16 +102,24 @@ struct RowWork {
   std::int32_t num_prompt_logprobs = 0;
   /// Whether StepMasks restricts the tokens that its samples may be; false = any token may be sampled.
   bool has_mask = false;
-  /// Number of drafts: the last tokens of this work are guesses of the row's next samples, sent with this step as
-  /// ForcedTokens. The worker also samples at the position before each draft, as if the tokens ran one by one. Tokens
-  /// behind the first wrong draft do not belong to the row. Drafts require num_samples 1.
+  /// Number of drafts: the last tokens of this work are guesses of the row's next samples. They are sent with this step
+  /// as ForcedTokens, or the draft model makes them (num_made_drafts()). The worker also samples at the position before
+  /// each draft, as if the tokens ran one by one. Tokens behind the first wrong draft do not belong to the row. Drafts
+  /// require num_samples 1.
   std::int32_t num_drafts = 0;
+  /// Tokens that the draft model reads before the step: [first_draft_input, first_draft_input + num_draft_inputs). If
+  /// the work has drafts, these tokens end where the drafts begin, and the draft model makes the drafts, one in a run.
+  std::int32_t first_draft_input = 0;
+  std::int32_t num_draft_inputs = 0;
 
   std::int32_t end_position() const { return first_position + num_tokens; }
+  /// Returns the number of drafts that the draft model makes: all or none.
+  std::int32_t num_made_drafts() const { return num_draft_inputs > 0 ? num_drafts : 0; }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.row, self.sequence, self.first_position, self.num_tokens, self.num_samples,
-                 self.first_prompt_logprob, self.num_prompt_logprobs, self.has_mask, self.num_drafts);
+                 self.first_prompt_logprob, self.num_prompt_logprobs, self.has_mask, self.num_drafts,
+                 self.first_draft_input, self.num_draft_inputs);
   }
 };
 

@@ -78,23 +78,27 @@ struct KvGroup {
 /// group.
 struct KvLayout {
   std::vector<KvGroup> groups = {KvGroup{}};
+  /// Bytes of the draft model's KV in one block, behind the layers of the first group, which has no window then; 0 =
+  /// there is no draft model. So it has the tokens of that group's tables, and moves and is copied with them.
+  std::int64_t draft_bytes = 0;
 
-  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.groups); }
+  static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.groups, self.draft_bytes); }
   bool operator==(const KvLayout&) const = default;
 
   /// Returns whether there is a group, and all groups have the same positive block size, and windows where their kind
   /// says so.
   bool is_valid() const {
-    return !groups.empty() && std::ranges::all_of(groups, [this](const KvGroup& group) {
-      return group.block_size > 0 && group.block_size == block_size() && group.num_layers >= 0 &&
-             group.layer_bytes >= 0 && (group.has_window() ? group.window > 0 : group.window == 0);
-    });
+    const bool has_place = draft_bytes == 0 || (draft_bytes > 0 && !groups.empty() && !groups.front().has_window());
+    return has_place && !groups.empty() && std::ranges::all_of(groups, [this](const KvGroup& group) {
+             return group.block_size > 0 && group.block_size == block_size() && group.num_layers >= 0 &&
+                    group.layer_bytes >= 0 && (group.has_window() ? group.window > 0 : group.window == 0);
+           });
   }
 
   /// Returns a layout with one KV group. `window` 0 = the layers see every token.
   static KvLayout uniform(std::int32_t block_size, std::int32_t window = 0, std::int32_t num_layers = 0,
                           std::int64_t layer_bytes = 0) {
-    return {{{window > 0 ? KvKind::window : KvKind::full, block_size, window, num_layers, layer_bytes}}};
+    return {.groups = {{window > 0 ? KvKind::window : KvKind::full, block_size, window, num_layers, layer_bytes}}};
   }
 
   std::int32_t num_groups() const { return static_cast<std::int32_t>(groups.size()); }
@@ -102,10 +106,12 @@ struct KvLayout {
   std::int32_t block_size() const { return groups.front().block_size; }
   /// Returns the bytes of a block: those of the largest group.
   std::int64_t block_bytes() const {
-    std::int64_t bytes = 0;
+    std::int64_t bytes = draft_offset() + draft_bytes;
     for (const KvGroup& group : groups) bytes = std::max(bytes, group.num_layers * group.layer_bytes);
     return bytes;
   }
+  /// Returns the position of the draft model's KV in a block.
+  std::int64_t draft_offset() const { return groups.front().num_layers * groups.front().layer_bytes; }
   /// Returns the number of entries of each table of a sequence of `num_tokens`.
   std::int32_t table_size(std::int32_t num_tokens) const { return groups.front().blocks_for(num_tokens); }
   std::int64_t table_size(std::int64_t num_tokens) const { return groups.front().blocks_for(num_tokens); }

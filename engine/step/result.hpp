@@ -69,11 +69,12 @@ struct StepResult {
   std::optional<Error> error;  ///< set when nothing of the step was computed
   TimeUs started_us = 0;       ///< time when the device began the step
   TimeUs finished_us = 0;      ///< time when the device ended the step
+  TimeUs draft_us = 0;         ///< time of this that the draft model's runs took
   RankId rank = 0;             ///< rank of the device in its group
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.rows, self.samples, self.prompt_logprobs, self.error, self.started_us,
-                 self.finished_us, self.rank);
+                 self.finished_us, self.draft_us, self.rank);
   }
 };
 

@@ -10,6 +10,7 @@
 #include "engine/memory/block_space_manager.hpp"
 #include "engine/output/output_core.hpp"
 #include "engine/routing/router_core.hpp"
+#include "engine/scheduling/draft_model_proposer.hpp"
 #include "engine/scheduling/lookup_proposer.hpp"
 #include "engine/scheduling/output_history.hpp"
 #include "engine/scheduling/scheduler_core.hpp"
@@ -84,6 +85,9 @@ std::uint64_t layout_of_records() {
   scheduling::LookupProposer proposer(drafting.speculation, *small_spec(), {}, history);
   proposer.on_fork(1, 2);
   proposer.save(out);
+  scheduling::DraftModelProposer of_draft_model(drafting.speculation);
+  of_draft_model.on_result(1, 1, 1);
+  of_draft_model.save(out);
   scheduling::SchedulerCore scheduler(drafting);
   scheduler.add_group(small_spec());
   scheduler.save(out);

@@ -23,7 +23,9 @@ __global__ void gather_rows_kernel(const float* x, const std::int32_t* rows, std
 __global__ void gather_tokens_kernel(GatherTokensParams p) {
   wait_for_stream();
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kTokenThreads + threadIdx.x;
-  if (i < p.count) p.out[i] = p.table[p.slots[i]];
+  if (i >= p.count) return;
+  const std::int32_t token = p.table[p.slots[i]];
+  p.out[i] = token < p.vocab ? token : 0;
 }
 
 __global__ void scatter_tokens_kernel(ScatterTokensParams p) {

@@ -42,7 +42,10 @@ void gather_rows(const GatherRowsParams& p) {
 
 // table [*], slots [count] -> out [count]
 void gather_tokens(const GatherTokensParams& p) {
-  for (std::int64_t i = 0; i < p.count; ++i) p.out[i] = p.table[p.slots[i]];
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    const std::int32_t token = p.table[p.slots[i]];
+    p.out[i] = token < p.vocab ? token : 0;
+  }
 }
 
 // tokens [count, token_stride], slots [count] -> table [*]

@@ -19,6 +19,7 @@ import time
 import unittest
 
 from adapters_test import make_adapter
+from cut_model import cut_model
 from exposition import Change, scrape
 from raw_stream import RawStream
 from server import Server
@@ -173,6 +174,9 @@ def setUpModule():
     global adapter
     kept = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(kept.cleanup)
+    draft = os.path.join(kept.name, "draft")
+    cut_model(model, draft, 1)
+    CONFIGS["draft model"] = {"model": draft, "num_speculative_tokens": 8}
     adapter = make_adapter(os.path.join(kept.name, "adapter"), 7, base=model)
     with serving() as (server, connection):
         expected[:] = answers(server, connection, 16)
@@ -208,26 +212,30 @@ class Equality(unittest.TestCase):
         self.assertGreater(len({output["text"] for output in outputs}), NUM_REQUESTS // 2)
 
     def test_one_request_at_a_time_and_sixteen(self):
-        for method, at_once in (("ngram", 1), ("ngram", 16), ("suffix", 16)):
+        for method, at_once in (("ngram", 1), ("ngram", 16), ("suffix", 16), ("draft model", 1),
+                                ("draft model", 16)):
             with self.subTest(method=method, at_once=at_once), serving(*speculative(method)) as (server, connection):
                 before = scrape(server)
                 found = answers(server, connection, at_once)
                 server.wait_until_idle(30)
                 counted = [int(Change(before, scrape(server)).get(name)) for name in DRAFTS]
                 self.expect(found)
-                self.assertGreater(accepted_of(found), 0)
+                # Drafts of so small a model may not pay beside many streams.
+                least = 0 if method == "draft model" and at_once > 1 else 1
+                self.assertGreaterEqual(accepted_of(found), least)
                 drafts, draft_tokens, accepted = counted
                 # A step in flight may have drafts of a sequence that a stop string has ended: its answer is out already.
                 most_late = 16 * sum(request_of(i)[1].get("n", 1) for i in range(NUM_REQUESTS) if "stop" in request_of(i)[1])
                 for count, in_answers in ((draft_tokens, sum(answer.draft_tokens for answer in found)),
                                           (accepted, sum(answer.drafts_accepted for answer in found))):
                     self.assertTrue(in_answers <= count <= in_answers + most_late, (count, in_answers))
-                self.assertTrue(0 < drafts <= draft_tokens, counted)
+                self.assertTrue(least <= drafts <= draft_tokens, counted)
 
     def test_requests_that_are_preempted(self):
         # Two at a time have memory for drafts; sixteen take it from each other.
-        for flags in (("--preemption-mode", "recompute"), ("--preemption-mode", "swap", "--num-host-blocks", "120")):
-            with self.subTest(flags=flags), serving(*speculative(), "--num-device-blocks", "48", "--block-size", "16",
+        recompute, swap = ("--preemption-mode", "recompute"), ("--preemption-mode", "swap", "--num-host-blocks", "120")
+        for method, flags in (("ngram", recompute), ("ngram", swap), ("draft model", recompute), ("draft model", swap)):
+            with self.subTest(method=method, flags=flags), serving(*speculative(method), "--num-device-blocks", "48", "--block-size", "16",
                                                     "--max-model-len", "512", *flags) as (server, connection):
                 found = []
                 for at_once, numbers in ((2, range(0, 50)), (16, range(50, 150)), (2, range(150, 200))):
@@ -235,10 +243,15 @@ class Equality(unittest.TestCase):
                 stats = server.stats()
                 self.expect(found)
                 self.assertGreater(stats["preemptions_recompute_total"] + stats["preemptions_swap_total"], 0)
-                self.assertGreater(accepted_of(found), 0)
+                self.assertGreaterEqual(accepted_of(found), 0 if method == "draft model" else 1)
 
     def test_a_worker_that_is_killed(self):
-        with serving(*speculative(), "--worker-processes") as (server, connection), \
+        for method in ("ngram", "draft model"):
+            with self.subTest(method=method):
+                self.kill_a_worker(method)
+
+    def kill_a_worker(self, method):
+        with serving(*speculative(method), "--worker-processes") as (server, connection), \
                 concurrent.futures.ThreadPoolExecutor(1) as pool:
             asked = pool.submit(answers, server, connection, 16)
             while (stats := server.stats())["generation_tokens_total"] < 1000 and not asked.done():
@@ -248,7 +261,7 @@ class Equality(unittest.TestCase):
             os.kill(dead, signal.SIGKILL)
             found = asked.result()
             self.expect(found)
-            self.assertGreater(accepted_of(found), 0)
+            self.assertGreaterEqual(accepted_of(found), 0 if method == "draft model" else 1)
             stats = server.wait_until_idle(30)
             self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (1, 0))
             self.assertNotIn(dead, stats["worker_pids"])
@@ -308,7 +321,9 @@ class Settings(unittest.TestCase):
         ngram = {"method": "ngram"}
         for wrong, named in (("ngram", "JSON object"), ('{"method":"ngram"', "JSON object"),
                              ('["ngram"]', "JSON object"), ("{}", "method"), ({"method": "medusa"}, '"medusa"'),
-                             ({"method": 7}, "method"),
+                             ({"method": 7}, "method"), ({"method": "draft_model"}, "model"),
+                             ({"model": "/nowhere"}, "/nowhere"),
+                             ({"model": model, "num_draft": 4}, '"num_draft"'),
                              ({**ngram, "num_draft": 4}, '"num_draft"'),
                              ({**ngram, "num_speculative_tokens": 0}, "num_speculative_tokens"),
                              ({**ngram, "num_speculative_tokens": -1}, "num_speculative_tokens"),

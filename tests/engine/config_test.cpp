@@ -201,8 +201,16 @@ TEST(EngineConfig, EachWrongValueIsNamed) {
        }},
       {"speculative_config",
        [](EngineConfig& c) {
-         c.speculative_config.text = R"({"method":"ngram"})";
-         c.max_num_seqs = 1;
+         c.speculative_config.text = R"({"model":"small"})";
+         c.tensor_parallel_size = 2;
+         c.threads = 2;
+       }},
+      {"speculative_config",
+       [](EngineConfig& c) {
+         c.speculative_config.text = R"({"model":"small"})";
+         c.worker_processes = true;
+         c.worker_listen = "127.0.0.1:0";
+         c.worker_tls_cert = c.worker_tls_key = c.worker_tls_ca = "f";
        }},
       {"cpu_affinity", [](EngineConfig& c) { c.cpu_affinity = "core"; }},
       {"threads", [](EngineConfig& c) { c.threads = -1; }},

@@ -39,14 +39,30 @@ TEST(SpeculationConfig, TheMethodSuffixHasKeysOfItsOwn) {
       parse_speculation_config(R"({"method":"suffix","suffix_decoding_max_cached_requests":0})")->has_history());
 }
 
+TEST(SpeculationConfig, ADraftModelNeedsNoMethod) {
+  for (const char* text : {R"({"model":"small","num_speculative_tokens":5})",
+                           R"({"method":"draft_model","model":"small","num_speculative_tokens":5})"}) {
+    const auto config = parse_speculation_config(text);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_TRUE(config->has_draft_model());
+    EXPECT_EQ(config->draft_model, "small");
+    EXPECT_EQ(config->max_drafts, 5);
+    EXPECT_TRUE(config->is_valid());
+  }
+}
+
 TEST(SpeculationConfig, AnErrorNamesWhatIsWrong) {
   const std::pair<const char*, const char*> wrong[] = {
       {"ngram", "must be a JSON object"},
       {R"(["ngram"])", "must be a JSON object"},
       {R"({"method":"ngram")", "must be a JSON object"},
       {R"({})", "needs the key method"},
-      {R"({"method":"medusa"})", R"(method must be "ngram" or "suffix", not "medusa")"},
-      {R"({"method":7})", R"(method must be "ngram" or "suffix", not 7)"},
+      {R"({"method":"medusa"})", R"(method must be "ngram", "suffix" or "draft_model", not "medusa")"},
+      {R"({"method":7})", R"(method must be "ngram", "suffix" or "draft_model", not 7)"},
+      {R"({"method":"draft_model"})", "needs the key model"},
+      {R"({"model":""})", R"(model must be the path of a model, not "")"},
+      {R"({"model":7})", "model must be the path of a model, not 7"},
+      {R"({"model":"small","prompt_lookup_min":3})", R"(unknown key "prompt_lookup_min")"},
       {R"({"method":"ngram","model":"small"})", R"(unknown key "model")"},
       {R"({"method":"ngram","num_speculative_tokens":0})",
        "num_speculative_tokens must be a number from 1 to 64, not 0"},

@@ -48,6 +48,22 @@ TEST_P(RowOpsTest, EmbeddingWidensTheRowsOfTheTokens) {
   }
 }
 
+TEST_P(RowOpsTest, GatheredTokensFromTheVocabularysEndOnAreZero) {
+  const std::vector<std::int32_t> table = {4, 9, 10, 11, 0, 2000000000};
+  const std::vector<std::int64_t> slots = {5, 3, 2, 1, 0, 0, 4};
+  std::vector<std::int32_t> actual(slots.size());
+  GatherTokensParams params;
+  params.table = table.data();
+  params.slots = slots.data();
+  params.count = std::ssize(slots);
+  params.out = actual.data();
+  run(params);
+  EXPECT_EQ(actual, (std::vector<std::int32_t>{2000000000, 11, 10, 9, 4, 4, 0}));
+  params.vocab = 10;
+  run(params);
+  EXPECT_EQ(actual, (std::vector<std::int32_t>{0, 0, 0, 9, 4, 4, 0}));
+}
+
 TEST_P(RowOpsTest, EmbeddingWidensEveryHalfExactly) {
   // All bit patterns except NaNs, whose payload bits have no meaning.
   std::vector<std::uint16_t> bits(65536);

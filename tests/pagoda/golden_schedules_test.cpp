@@ -52,6 +52,7 @@ struct Schedule {
   bool scarce_blocks = false;
   bool again = false;  ///< a second time, from the prefix cache
   const char* speculation = "";
+  bool drafts_itself = false;  ///< whether the model is its own draft model
 };
 
 void PrintTo(const Schedule& schedule, std::ostream* out) {
@@ -77,6 +78,15 @@ constexpr Schedule kDraftedInChunks{
     .name = "drafted_in_chunks",
     .max_tokens = kChunkTokens,
     .speculation = R"({"method":"ngram","prompt_lookup_min":1,"num_speculative_tokens":3})"};
+/// Drafts run where they pay by measured times; of so small a model they seldom do (see draft_model_test.cpp).
+constexpr Schedule kDraftedByItself{.name = "drafted_by_itself", .again = true, .drafts_itself = true};
+constexpr Schedule kDraftedByItselfInChunks{
+    .name = "drafted_by_itself_in_chunks", .one_by_one = true, .max_tokens = kChunkTokens, .drafts_itself = true};
+constexpr Schedule kSwappedAndDraftedByItself{.name = "swapped_and_drafted_by_itself",
+                                              .max_tokens = kChunkTokens,
+                                              .preemption = PreemptionPolicy::swap,
+                                              .scarce_blocks = true,
+                                              .drafts_itself = true};
 constexpr Schedule kSchedules[] = {kOneByOne, kOneBatchDepth1, kOneBatch, kChunked, kSwapped, kRecomputed};
 
 constexpr Schedule kSchedulesWithDrafts[] = {kDrafted, kDraftedInChunks};
@@ -165,6 +175,7 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     config.max_num_batched_tokens = schedule().max_tokens;
     config.enable_prefix_caching = schedule().prefix_cache;
     config.speculative_config.text = schedule().speculation;
+    if (schedule().drafts_itself) config.speculative_config.text = json{{"model", model.path()}}.dump();
     config.kv_cache_dtype = "float32";  // as the goldens were computed
     EngineSetup setup;
     if (where() == Where::split_memory) {
@@ -282,6 +293,22 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenSchedules,
 INSTANTIATE_TEST_SUITE_P(WithDrafts, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(model_names()), testing::ValuesIn(kSchedulesWithDrafts),
                                           testing::Values(Where::cpu)),
+                         test_name);
+
+const std::string kModelsThatDraft[] = {"baichuan2-7b-bf16",      "gemma3-six-layers-f32", "gpt2-tied-f32",
+                                        "llama-gqa-bf16",         "opt-pre-norm-f32",      "qwen3-gqa-f32",
+                                        "cohere2-four-layers-f32"};
+
+INSTANTIATE_TEST_SUITE_P(WithDraftModels, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(kModelsThatDraft),
+                                          testing::Values(kDraftedByItself, kDraftedByItselfInChunks,
+                                                          kSwappedAndDraftedByItself),
+                                          testing::Values(Where::cpu)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(WithDraftModelsOnSplitMemory, GoldenSchedules,
+                         testing::Combine(testing::ValuesIn(kModelsThatDraft), testing::Values(kDraftedByItself),
+                                          testing::Values(Where::split_memory)),
                          test_name);
 
 INSTANTIATE_TEST_SUITE_P(Rounding, GoldenSchedules,

@@ -19,6 +19,7 @@ constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 
 DeviceLimits limits() {
   return {.max_num_seqs = 4,
+          .max_num_samples = 4,
           .max_num_batched_tokens = 32,
           .max_model_len = 64,
           .vocab_size = 100,
@@ -251,14 +252,81 @@ TEST(DeviceMessageChecks, ARowGoesOnFromWhereItsDraftsWereWrong) {
   EXPECT_FALSE(checks.check(step)) << "the row ends before it";
 }
 
-TEST(DeviceMessageChecks, AStepSamplesNoMoreThanThereAreRows) {
+/// Makes a step in which the second row decodes with two drafts, which the draft model makes after it has read the row.
+ExecuteStep step_with_made_drafts() {
+  ExecuteStep step = second_step();
+  step.work[0].num_tokens = 3;
+  step.work[0].num_drafts = 2;
+  step.work[0].first_draft_input = 1;
+  step.work[0].num_draft_inputs = 5;
+  return step;
+}
+
+TEST(DeviceMessageChecks, DraftsOfADraftModelFollowWhatItReads) {
+  DeviceLimits with_draft_model = limits();
+  with_draft_model.has_draft_model = true;
+  const auto passes = [&](const ExecuteStep& step) {
+    DeviceMessageChecks checks(with_draft_model);
+    EXPECT_TRUE(checks.check(first_step()));
+    return checks.check(step).has_value();
+  };
+  EXPECT_TRUE(passes(step_with_made_drafts()));
+  ExecuteStep only_reads = second_step();
+  only_reads.work[0].num_draft_inputs = 4;
+  EXPECT_TRUE(passes(only_reads));
+  const std::vector<std::pair<std::string, std::function<void(ExecuteStep&)>>> changes{
+      {"a gap", [](ExecuteStep& s) { s.work[0].num_draft_inputs = 4; }},
+      {"a draft that it reads", [](ExecuteStep& s) { s.work[0].num_draft_inputs = 6; }},
+      {"tokens before the first", [](ExecuteStep& s) { s.work[0].first_draft_input = -1; }},
+      {"fewer than none", [](ExecuteStep& s) { s.work[0].num_draft_inputs = -5; }},
+      {"tokens without end", [](ExecuteStep& s) { s.work[0].num_draft_inputs = kMax; }},
+      {"tokens that overflow", [](ExecuteStep& s) { s.work[0].first_draft_input = kMax; }},
+      {"a mask", [](ExecuteStep& s) { s.work[0].has_mask = s.wait_for_masks = true; }},
+      {"drafts behind a token that is not known",
+       [](ExecuteStep& s) {
+         s.work[0].num_tokens = 4;
+         s.work[0].num_draft_inputs = 6;
+       }},
+  };
+  for (const auto& [what, change] : changes) {
+    ExecuteStep step = step_with_made_drafts();
+    change(step);
+    EXPECT_FALSE(passes(step)) << what;
+  }
+  with_draft_model.has_draft_model = false;
+  EXPECT_FALSE(passes(step_with_made_drafts())) << "there is no draft model";
+  EXPECT_FALSE(passes(only_reads)) << "there is no draft model";
+}
+
+TEST(DeviceMessageChecks, ADraftModelReadsNoMoreThanAStepRuns) {
+  DeviceLimits with_draft_model = limits();
+  with_draft_model.has_draft_model = true;
+  ExecuteStep step = first_step();
+  for (RowWork& work : step.work) work.num_draft_inputs = work.num_tokens;
+  EXPECT_TRUE(DeviceMessageChecks(with_draft_model).check(step));
+  with_draft_model.max_num_batched_tokens = 21;
+  EXPECT_TRUE(DeviceMessageChecks(with_draft_model).check(step));
+  step.work[0].num_tokens = 1;
+  step.work[0].first_position = 15;
+  step.work[0].num_draft_inputs = 16;
+  EXPECT_TRUE(DeviceMessageChecks(with_draft_model).check(step));
+  with_draft_model.max_num_batched_tokens = 20;
+  EXPECT_FALSE(DeviceMessageChecks(with_draft_model).check(step));
+}
+
+TEST(DeviceMessageChecks, AStepSamplesNoMoreThanItHasRoomFor) {
   DeviceMessageChecks checks(limits());
   EXPECT_TRUE(checks.check(first_step()));
   ExecuteStep step = second_step();
   step.work[0].num_tokens = 5;
   step.work[0].num_drafts = 4;
   for (std::int32_t i = 0; i < 4; ++i) step.forced_tokens.push_back({3, 6 + i, 1});
-  EXPECT_FALSE(checks.check(step));
+  EXPECT_FALSE(DeviceMessageChecks(checks).check(step));
+  DeviceLimits with_room = limits();
+  with_room.max_num_samples = 5;
+  DeviceMessageChecks has_room(with_room);
+  EXPECT_TRUE(has_room.check(first_step()));
+  EXPECT_TRUE(has_room.check(step));
 }
 
 TEST(DeviceMessageChecks, AStepThatIsOverOrARowThatIsGoneIsRefused) {

@@ -1,19 +1,15 @@
-// Tests drafts from the text of a sequence, and the number of drafts that pays.
+// Tests drafts from the text of a sequence.
 
 #include "engine/scheduling/lookup_proposer.hpp"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "engine/memory/block_space_manager.hpp"
 #include "engine/scheduling/earlier_places.hpp"
-#include "engine/scheduling/scheduler_core.hpp"
 #include "engine/scheduling/sequence_group.hpp"
 
 namespace pagoda::scheduling {
@@ -358,155 +354,6 @@ TEST(OutputHistory, KeepsNoMoreOutputsThanItShould) {
   OutputHistory none(config);
   none.add(spec, TokenIds{1, 2});
   EXPECT_EQ(none.find(spec)[0], nullptr);
-}
-
-/// A scheduler over a device whose rows sample a fixed text, and whose steps take a time by their number of tokens.
-class Drafting : public testing::Test {
- protected:
-  void start(std::int32_t pipeline_depth) {
-    SchedulerConfig config;
-    config.max_num_seqs = 64;
-    config.max_num_batched_tokens = 128;
-    config.pipeline_depth = pipeline_depth;
-    config.speculation = {SpeculationMethod::ngram, 16, 2, 32};
-    config.layout = KvLayout::uniform(4);
-    config.num_device_blocks = 4000;
-    scheduler_ = std::make_unique<SchedulerCore>(config);
-    blocks_ = std::make_unique<memory::BlockSpaceManager>(
-        memory::BlockSpaceConfig{.layout = config.layout, .num_device_blocks = 4000});
-    texts_.clear();
-    outputs_.clear();
-  }
-  /// Adds a request whose output is `text`; its prompt is `prompt`.
-  void add(RequestId id, TokenIds prompt, TokenIds text) {
-    auto spec = std::make_shared<RequestSpec>();
-    spec->id = id;
-    spec->seed = id;
-    spec->prompt = std::make_shared<const TokenIds>(std::move(prompt));
-    spec->sampling.max_tokens = std::ssize(text);
-    texts_[id] = std::move(text);
-    scheduler_->add_group(std::move(spec));
-  }
-  void run() {
-    bool goes_on = true;
-    while (goes_on) {
-      goes_on = false;
-      while (const auto plan = scheduler_->next_memory_request(now_)) {
-        goes_on = true;
-        if (auto step = scheduler_->on_memory_grant(blocks_->plan(*plan).grant, now_)) steps_.push_back(*step);
-        ASSERT_EQ(scheduler_->check_invariants(), std::nullopt);
-      }
-      if (steps_.empty()) continue;
-      goes_on = true;
-      complete();
-      ASSERT_EQ(scheduler_->check_invariants(), std::nullopt);
-    }
-    for (const auto& [id, text] : texts_) EXPECT_EQ(outputs_[id], text) << "request " << id;
-  }
-
-  std::function<TimeUs(std::int64_t tokens)> step_us_ = [](std::int64_t tokens) { return 1000 + 10 * tokens; };
-  std::int64_t num_steps_ = 0;
-  std::vector<std::int32_t> drafts_of_steps_;
-  std::unique_ptr<SchedulerCore> scheduler_;
-  TimeUs now_ = 1;
-
- private:
-  struct Row {
-    RequestId request = 0;
-    TokenIds tokens;
-    std::size_t prompt_len = 0;
-  };
-
-  void complete() {
-    const ExecuteStep step = std::move(steps_.front());
-    steps_.pop_front();
-    ++num_steps_;
-    for (const RowId row : step.rows_gone) rows_.erase(row);
-    for (const NewRow& fresh : step.new_rows) {
-      Row row{fresh.spec.seed, *fresh.spec.prompt, fresh.spec.prompt->size()};
-      row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
-      rows_[fresh.row] = std::move(row);
-    }
-    for (const ForcedToken& forced : step.forced_tokens) {
-      TokenIds& tokens = rows_.at(forced.row).tokens;
-      tokens.resize(static_cast<std::size_t>(forced.position));
-      tokens.push_back(forced.token);
-    }
-    StepResult result;
-    result.step = step.step;
-    result.started_us = now_;
-    std::int64_t tokens = 0;
-    drafts_of_steps_.push_back(0);
-    for (const RowWork& work : step.work) {
-      tokens += work.num_tokens;
-      drafts_of_steps_.back() += work.num_drafts;
-      Row& row = rows_.at(work.row);
-      const auto first = static_cast<std::int32_t>(result.samples.size());
-      const TokenIds before = row.tokens;
-      std::int32_t left = work.num_samples == 0 ? -1 : work.num_drafts;
-      for (bool is_right = left >= 0; is_right; left -= is_right ? 1 : 0) {
-        const auto end = static_cast<std::size_t>(work.end_position() - left);
-        const TokenId token = texts_.at(row.request)[end - row.prompt_len];
-        result.samples.push_back({token, 0, 0, {}});
-        is_right = left > 0 && token == before[end];
-        row.tokens.assign(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(end));
-        row.tokens.push_back(token);
-      }
-      result.rows.push_back({work.sequence,
-                             work.end_position() - std::max(left, 0),
-                             RowTokens{{first, static_cast<std::int32_t>(result.samples.size()) - first}},
-                             {}});
-    }
-    result.finished_us = now_ += step_us_(tokens);
-    scheduler_->on_step_result(result);
-    for (const SequenceOutput& one : scheduler_->take_outputs().outputs) {
-      if (one.token) outputs_[one.request].push_back(one.token->token);
-    }
-  }
-
-  std::unique_ptr<memory::BlockSpaceManager> blocks_;
-  std::map<RequestId, TokenIds> texts_;
-  std::map<RequestId, TokenIds> outputs_;
-  std::map<RowId, Row> rows_;
-  std::deque<ExecuteStep> steps_;
-};
-
-TokenIds numbers(TokenId first, std::size_t count) {
-  TokenIds tokens(count);
-  for (TokenId& token : tokens) token = first++;
-  return tokens;
-}
-
-TEST_F(Drafting, ATextThatRepeatsItsPromptTakesAFewSteps) {
-  for (const int depth : {1, 2}) {
-    num_steps_ = 0;
-    start(depth);
-    add(1, numbers(100, 120), numbers(100, 120));
-    run();
-    EXPECT_LT(num_steps_, 20) << "depth " << depth;
-    const auto& metrics = scheduler_->metrics();
-    EXPECT_GT(metrics.accepted_draft_tokens, 95);
-  }
-}
-
-TEST_F(Drafting, DraftsThatCostAsMuchAsStepsAreNotMade) {
-  step_us_ = [](std::int64_t tokens) { return 1000 * tokens; };
-  start(2);
-  add(1, numbers(100, 100), numbers(100, 100));
-  run();
-  // The sizes of steps are tried a few times each.
-  EXPECT_LT(scheduler_->metrics().draft_tokens, 80);
-  EXPECT_EQ(drafts_of_steps_.back(), 0);
-}
-
-TEST_F(Drafting, OthersRunInTheSameStepsAsASequenceWithDrafts) {
-  start(2);
-  add(1, numbers(100, 900), numbers(100, 900));
-  for (RequestId id = 2; id < 6; ++id) {
-    add(id, {static_cast<TokenId>(1000 * id)}, numbers(static_cast<TokenId>(1000 * id + 1), 60));
-  }
-  run();
-  EXPECT_LT(num_steps_, 90) << "the first sequence needs about 60 steps, and must not run in every other step only";
 }
 
 }  // namespace

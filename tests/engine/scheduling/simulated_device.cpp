@@ -176,9 +176,14 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   tokens_of_rows_.clear();
   bool waits_for_masks = false;
   std::int64_t num_samples = 0;
+  std::int64_t num_draft_inputs = 0;
+  std::int32_t num_runs = 0;
   for (const RowWork& work : step.work) {
     num_samples += work.num_samples + work.num_drafts;
     Row& row = rows_.at(work.row);
+    num_draft_inputs += work.num_draft_inputs;
+    num_runs = std::max(num_runs, work.num_draft_inputs > 0 ? std::max(1, work.num_made_drafts()) : 0);
+    if (work.num_draft_inputs > 0) run_draft_model(work, row);
     if (std::exchange(row.unmasked, false) && work.end_position() < std::ssize(row.tokens))
       row.tokens.resize(static_cast<std::size_t>(work.end_position()));
     if (config_.scheduler.has_stages() && !row.failed && work.end_position() <= std::ssize(row.tokens)) {
@@ -200,7 +205,10 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
   for (const RowWork& work : step.work) adapters.insert(rows_.at(work.row).spec->adapter.id);
   adapters.erase(0);
   if (std::ssize(adapters) > config_.scheduler.max_adapters) fail("a step has too many adapters");
-  if (num_samples > config_.scheduler.max_num_seqs) fail("a step samples more than there are rows");
+  if (num_draft_inputs > config_.scheduler.max_num_batched_tokens) fail("the draft model reads too many tokens");
+  // By no random number, so that other seeds stay what they are.
+  result.draft_us = std::min<TimeUs>(result.finished_us - result.started_us, (num_draft_inputs + 20) * num_runs);
+  if (num_samples > config_.scheduler.samples_per_step()) fail("a step samples more than it has room for");
   if (step.wait_for_masks != waits_for_masks) fail("a step waits for masks in vain, or does not wait");
   device_.enqueue_step(plan, last_plan, std::move(fake_rows));
   ran_on_first_stage_.erase(step.step);
@@ -208,6 +216,24 @@ void SimulatedDevice::enqueue(const ExecuteStep& step, StepId last_plan) {
     unsampled_ = std::move(result);
   } else {
     running_.push_back(std::move(result));
+  }
+}
+
+void SimulatedDevice::run_draft_model(const RowWork& work, Row& row) {
+  const std::int32_t end = work.first_draft_input + work.num_draft_inputs;
+  if (!config_.scheduler.speculation.has_draft_model()) fail("there is no draft model");
+  if (row.num_drafted && *row.num_drafted != work.first_draft_input) fail("the draft model does not read on");
+  if (end > std::ssize(row.tokens)) return fail("the draft model reads tokens that do not exist yet");
+  row.num_drafted = end + std::max(0, work.num_made_drafts() - 1);
+  if (work.num_made_drafts() == 0) return;
+  if (work.has_mask) fail("a mask is for drafts that the scheduler does not know");
+  if (end != work.end_position() - work.num_drafts) return fail("drafts do not follow what the draft model has read");
+  row.tokens.resize(static_cast<std::size_t>(end));
+  for (std::int32_t i = 0; i < work.num_drafts; ++i) {
+    const TokenId right = model_.next_token(*row.spec, row.index, row.tokens);
+    // Whether the draft is right depends on the tokens alone, as with a model.
+    const auto drawn = static_cast<double>((static_cast<std::uint64_t>(right) * 2654435761U + row.tokens.size()) % 100);
+    row.tokens.push_back(drawn < 100 * config_.right_draft_chance ? right : (right + 1) % kVocab);
   }
 }
 
@@ -315,6 +341,7 @@ void SimulatedDevice::run_row(const RowWork& work, StepResult& result, std::vect
       row.tokens.push_back(token);
     }
     told.num_computed_tokens = end - left;
+    if (row.num_drafted) row.num_drafted = std::min(*row.num_drafted, end - left);
     told.output = RowTokens{{first_sample, 1 + work.num_drafts - left}};
     return;
   }

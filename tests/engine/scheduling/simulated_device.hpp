@@ -89,6 +89,7 @@ class SimulatedDevice {
     bool failed = false;    ///< whether its samples mean nothing from now on
     bool fresh = true;      ///< whether it has not run yet
     bool unmasked = false;  ///< whether its last sample had no mask: its last token may run again
+    std::optional<std::int32_t> num_drafted = {};  ///< number of tokens that the draft model has read; nothing: unknown
   };
   struct CacheReady {
     StepId step = 0;
@@ -117,6 +118,8 @@ class SimulatedDevice {
   void enqueue(const ExecuteStep& step, StepId last_plan);
   void sample(const ExecuteStep& step, const StepMasks& masks);
   bool apply_rows(const ExecuteStep& step);
+  /// Lets the draft model read tokens of a row, and make its drafts.
+  void run_draft_model(const RowWork& work, Row& row);
   /// Returns the tokens that a sequence of the request may sample after its tokens, as StepMasks should have them;
   /// nothing: any token.
   static std::optional<std::vector<std::uint32_t>> right_mask(const RequestSpec& spec, const TokenIds& tokens);

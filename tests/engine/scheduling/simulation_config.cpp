@@ -175,6 +175,11 @@ SimulationConfig drafting_simulation(std::uint64_t seed) {
   speculation.max_outputs = pick(0, 1, 4, 1000);
   config.echo_chance = pick(0, 50, 80, 95) / 100.0;
   config.num_requests = std::max(config.num_requests, 12);
+  config.scheduler.max_num_samples = config.scheduler.max_num_seqs + pick(0, 1, 8, 40);
+  if (seed % 3 == 1) {
+    speculation.method = SpeculationMethod::draft_model;
+    config.right_draft_chance = pick(0, 50, 90, 100) / 100.0;
+  }
   return config;
 }
 
@@ -202,6 +207,7 @@ std::string describe(const SimulationConfig& config) {
       {"drafts", scheduler.speculation.is_on() ? scheduler.speculation.max_drafts : 0},
       {"match", scheduler.speculation.min_match},
       {"echoes", config.echo_chance},
+      {"right_drafts", config.right_draft_chance},
       {"preemption", static_cast<double>(scheduler.preemption)},
       {"policy", static_cast<double>(scheduler.policy)},
       {"delay", scheduler.delay_factor},

@@ -25,6 +25,7 @@ struct SimulationConfig {
   std::int32_t most_samples = 3;  ///< largest n and best_of
   /// Per sampled token: it is the one that followed where the token before it stood last.
   double echo_chance = 0;
+  double right_draft_chance = 0;  ///< per draft of the draft model
   /// Per request: it has a stop string, which ends a sequence after about a dozen tokens.
   double stop_chance = 0;
   double failure_chance = 0;  ///< per step and per row: the worker reports an error
@@ -48,7 +49,7 @@ SimulationConfig grouped_simulation(std::uint64_t seed);
 /// Returns configurations of the three above with two to four pipeline stages.
 SimulationConfig staged_simulation(std::uint64_t seed);
 /// Returns configurations of random_simulation, wide_simulation and grouped_simulation with speculation, and a model
-/// that repeats itself.
+/// that repeats itself; every third has a draft model.
 SimulationConfig drafting_simulation(std::uint64_t seed);
 /// Returns a description in one line.
 std::string describe(const SimulationConfig& config);

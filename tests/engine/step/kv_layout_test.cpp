@@ -79,6 +79,23 @@ TEST(KvLayout, IsInvalidWithGroupsThatDoNotFitTogether) {
   EXPECT_FALSE(layout.is_valid()) << "a group of all tokens has no window";
 }
 
+TEST(KvLayout, ADraftModelsKvLiesBehindTheFirstGroupWhichHasNoWindow) {
+  KvLayout layout = full_and_windows(4, 5, 8);
+  const std::int64_t bytes = layout.block_bytes();
+  layout.draft_bytes = 40;
+  EXPECT_TRUE(layout.is_valid());
+  EXPECT_EQ(layout.draft_offset(), layout.groups.front().num_layers * layout.groups.front().layer_bytes);
+  EXPECT_EQ(layout.block_bytes(), std::max(bytes, layout.draft_offset() + 40));
+  layout.draft_bytes = 10 * bytes;
+  EXPECT_EQ(layout.block_bytes(), layout.draft_offset() + 10 * bytes);
+  layout.draft_bytes = -1;
+  EXPECT_FALSE(layout.is_valid());
+  layout = KvLayout::uniform(4, 8, 2, 64);
+  EXPECT_TRUE(layout.is_valid());
+  layout.draft_bytes = 40;
+  EXPECT_FALSE(layout.is_valid()) << "its blocks do not keep all tokens";
+}
+
 TEST(KvGroup, ASlotIsThatOfThePositionInItsBlock) {
   const KvGroup group = KvLayout::uniform(4)[0];
   EXPECT_EQ(group.block_of(11), 2);

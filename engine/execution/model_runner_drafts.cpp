@@ -1,0 +1,175 @@
+// The runs of the draft model of a ModelRunner.
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "engine/execution/model_runner.hpp"
+#include "engine/speculation_config.hpp"
+
+namespace pagoda::execution {
+namespace {
+
+/// Tokens of a row that a run of the draft model reads.
+struct DraftInputs {
+  std::int32_t first_position = 0;
+  std::int32_t num_tokens = 0;
+  bool makes_draft = false;  ///< whether the run makes a draft behind them
+
+  std::int32_t end_position() const { return first_position + num_tokens; }
+};
+
+/// Returns the tokens that the run reads: the first run reads what is unread, and each later one the draft before it.
+DraftInputs inputs_of(const RowWork& work, std::int32_t run) {
+  const bool makes_draft = run < work.num_made_drafts();
+  if (run == 0) return {work.first_draft_input, work.num_draft_inputs, makes_draft};
+  return {work.first_draft_input + work.num_draft_inputs + run - 1, makes_draft ? 1 : 0, makes_draft};
+}
+
+}  // namespace
+
+/// A step has at most max_num_samples drafts. So all runs but the first together have no more tokens than that.
+std::int64_t ModelRunner::input_bytes(const RunnerConfig& config, bool keeps_block_tables) {
+  auto bytes = static_cast<std::int64_t>(StepLayout(largest_shape(config, keeps_block_tables)).bytes());
+  if (config.draft_vocab_size == 0) return bytes;
+  const auto bytes_of = [&](std::int64_t num_tokens, std::int64_t num_sequences) {
+    StepShape shape{.num_tokens = num_tokens,
+                    .num_sequences = num_sequences,
+                    .num_logit_rows = num_sequences,
+                    .num_samples = num_sequences};
+    if (keeps_block_tables) {
+      shape.num_block_table_rows = num_sequences;
+    } else {
+      shape.max_blocks = config.layout.table_size(config.max_model_len);
+    }
+    return static_cast<std::int64_t>(StepLayout(shape).bytes());
+  };
+  constexpr std::int64_t kMaxRuns = SpeculationConfig::kMaxTokens;
+  constexpr std::int64_t kPadding = 2048;  // of the arrays of a run
+  return bytes + bytes_of(config.max_num_batched_tokens, config.max_num_seqs) +
+         bytes_of(config.max_num_samples, config.max_num_samples) + kMaxRuns * kPadding;
+}
+
+void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
+  draft_runs_.clear();
+  draft_rows_.clear();
+  for (std::int32_t number = 0;; ++number) {
+    DraftRun run;
+    run.first_sample = std::ssize(draft_rows_);
+    StepShape& shape = run.batch.shape;
+    for (const RowWork& work : step.work) {
+      const DraftInputs inputs = inputs_of(work, number);
+      if (inputs.num_tokens == 0) continue;
+      if (inputs.makes_draft) {
+        const auto logits_row = static_cast<std::int32_t>(shape.num_logit_rows++);
+        draft_rows_.push_back(sample_behind(work.row, inputs.end_position(), logits_row, /*is_draft=*/true));
+      }
+      ++shape.num_sequences;
+      shape.num_tokens += inputs.num_tokens;
+      run.batch.max_query_len = std::max(run.batch.max_query_len, inputs.num_tokens);
+      run.batch.max_context_len = std::max(run.batch.max_context_len, inputs.end_position());
+    }
+    if (shape.num_tokens == 0) return;
+    shape.num_samples = shape.num_logit_rows;
+    if (keeps_block_tables()) {
+      shape.num_block_table_rows = shape.num_sequences;
+    } else {
+      shape.max_blocks = layout().table_size(run.batch.max_context_len);
+    }
+    run.first_byte = first_byte;
+    first_byte += StepLayout(shape).bytes();
+    draft_runs_.push_back(run);
+  }
+}
+
+std::size_t ModelRunner::bytes_with_drafts(const StepShape& shape) const {
+  if (draft_runs_.empty()) return StepLayout(shape).bytes();
+  return draft_runs_.back().first_byte + StepLayout(draft_runs_.back().batch.shape).bytes();
+}
+
+void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) const {
+  constexpr KvGroupId kGroup = 0;  // see KvLayout::draft_bytes
+  for (std::size_t number = 0; number < draft_runs_.size(); ++number) {
+    const DraftRun& run = draft_runs_[number];
+    const StepInputs inputs(base + run.first_byte, StepLayout(run.batch.shape));
+    std::int64_t token = 0;
+    std::int64_t sequence = 0;
+    std::int64_t sample = 0;
+    inputs.query_start[0] = 0;
+    for (const RowWork& work : step.work) {
+      const DraftInputs its = inputs_of(work, static_cast<std::int32_t>(number));
+      if (its.num_tokens == 0) continue;
+      const std::int32_t end = its.end_position();
+      const auto& blocks = rows_[work.row].block_tables[kGroup];
+      if (keeps_block_tables()) {
+        inputs.block_table_rows[sequence] = static_cast<std::int32_t>(block_table_row(kGroup, work.row));
+      } else {
+        std::int32_t* table = inputs.block_tables + sequence * run.batch.shape.max_blocks;
+        std::fill(std::copy_n(blocks.begin(), layout().table_size(end), table), table + run.batch.shape.max_blocks, 0);
+      }
+      for (std::int32_t p = its.first_position; p < end; ++p, ++token) {
+        inputs.slot_mapping[token] =
+            layout()[kGroup].slot(blocks[static_cast<std::size_t>(layout()[kGroup].block_of(p))], p);
+        inputs.token_slots[token] = token_slot(work.row, p);
+        inputs.positions[token] = p;
+      }
+      inputs.context_len[sequence] = end;
+      inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
+      if (!its.makes_draft) continue;
+      inputs.logit_rows[sample] = static_cast<std::int32_t>(token) - 1;
+      inputs.sample_slots[sample++] = token_slot(work.row, end);
+    }
+  }
+}
+
+Status ModelRunner::make_drafts(kernels::Stream& stream, const IssuedStep& issued) {
+  StepMemory& memory = *issued.memory;
+  memory.drafts_made_us = 0;
+  if (draft_runs_.empty()) return {};
+  const StepResults results(memory.results_on_device(), issued.shape);
+  for (const DraftRun& run : draft_runs_) {
+    const StepInputs inputs(inputs_on_device(memory) + run.first_byte, StepLayout(run.batch.shape));
+    Status status = run_draft_model(stream, run.batch, inputs);
+    if (!status) return status;
+    const std::int64_t num_drafts = run.batch.shape.num_samples;
+    if (num_drafts == 0) continue;
+    const kernels::Buffer& logits = padded_logits_.data() != nullptr ? padded_logits_ : logits_;
+    status = sample_into_table(
+        stream,
+        {.logits = logits.as<float>(),
+         .num_logit_rows = num_drafts,
+         .vocab = config_.vocab_size,
+         .rows = std::span(draft_rows_)
+                     .subspan(static_cast<std::size_t>(run.first_sample), static_cast<std::size_t>(num_drafts)),
+         .outputs = results.drafts + run.first_sample},
+        inputs.sample_slots);
+    if (!status) return status;
+  }
+  // Where ops run later, the device tells when they have run. Elsewhere they have run now, but a callback would come
+  // behind the whole step.
+  if (device_->shares_host_memory()) {
+    memory.drafts_made_us = clock_();
+  } else {
+    stream.on_complete([this, &memory] { memory.drafts_made_us = clock_(); });
+  }
+  return {};
+}
+
+Status ModelRunner::run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
+  Status status = gather_inputs(stream, batch.shape, inputs, config_.draft_vocab_size);
+  if (status) status = draft_.model->run(stream, forward_batch(batch, inputs), draft_.cache);
+  const std::int64_t num_rows = batch.shape.num_logit_rows;
+  if (!status || num_rows == 0) return status;
+  const bool has_same_vocab = padded_logits_.data() == nullptr;
+  float* const logits = has_same_vocab ? logits_.as<float>() : draft_logits_.as<float>();
+  status = draft_.model->logits(stream, inputs.logit_rows, static_cast<std::int32_t>(num_rows), logits, nullptr);
+  const std::int64_t num_shared = std::min(config_.draft_vocab_size, config_.vocab_size);
+  for (std::int64_t row = 0; status && !has_same_vocab && row < num_rows; ++row) {
+    status = device_->ops().copy(stream, {.from = logits + row * config_.draft_vocab_size,
+                                          .to = padded_logits_.as<float>() + row * config_.vocab_size,
+                                          .bytes = static_cast<std::size_t>(num_shared) * sizeof(float)});
+  }
+  return status;
+}
+
+}  // namespace pagoda::execution
