@@ -230,7 +230,10 @@ class Translator {
     if (name == kLoraModules || name == "--prompt-adapters") return take_adapters(argument);
     if (name == "--lora") return take_adapter_files(argument);
     if (is_in("-md,--model-draft,--speculative-model", name)) return keep(argument, draft_model_);
-    if (is_in("--draft,--draft-n,--draft-max,--num-speculative-tokens", name)) return keep(argument, max_drafts_);
+    if (is_in("--draft,--draft-n,--draft-max,--num-speculative-tokens", name)) {
+      max_drafts_flag_ = name;
+      return keep(argument, max_drafts_);
+    }
     if (name == "--host") return keep(argument, host_);
     if (name == "--port") return keep(argument, port_);
     const bool is_length = name == "--max-model-len" || name == "--max-num-batched-tokens";
@@ -375,15 +378,15 @@ class Translator {
   void finish_drafts() {
     if (!draft_model_ && !max_drafts_) return;
     is_foreign_ = true;
-    if (!draft_model_) return note("a number of drafts", "no draft model is named");
+    if (!draft_model_) return note(max_drafts_flag_, "no draft model is named");
     nlohmann::ordered_json config;
     config[*draft_model_ == "[ngram]" ? "method" : "model"] = *draft_model_ == "[ngram]" ? "ngram" : *draft_model_;
-    if (max_drafts_ == "0") return note("a draft model", "the number of drafts is 0");
+    if (max_drafts_ == "0") return note(max_drafts_flag_ + " 0", "no drafts are made without --speculative-config");
     constexpr std::size_t kMaxDigits = 9;
     if (max_drafts_ && is_number(*max_drafts_) && max_drafts_->size() <= kMaxDigits) {
       config["num_speculative_tokens"] = std::clamp(std::stoi(*max_drafts_), 1, SpeculationConfig::kMaxTokens);
     } else if (max_drafts_) {
-      return refuse("the number of drafts", "must be a number, not " + *max_drafts_);
+      return refuse(max_drafts_flag_, "must be a number, not " + *max_drafts_);
     }
     give("--speculative-config", config.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
@@ -447,6 +450,7 @@ class Translator {
   std::optional<std::string> value_type_;
   std::optional<std::string> draft_model_;
   std::optional<std::string> max_drafts_;
+  std::string max_drafts_flag_;
   static constexpr const char* kLoraModules = "--lora-modules";
   std::map<std::string, std::vector<nlohmann::json>> adapters_;  ///< entries, by flag
   bool enables_adapters_ = false;                                ///< whether a flag of llama-server adds adapters

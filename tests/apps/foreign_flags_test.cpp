@@ -62,6 +62,22 @@ TEST(ForeignFlags, get_their_own_names) {
   EXPECT_THAT(translated({"--max_model_len", "5"}), ElementsAre("--max-model-len", "5"));
 }
 
+TEST(ForeignFlags, of_draft_models_are_joined_to_one) {
+  EXPECT_THAT(translated({"-m", "big.gguf", "-md", "small.gguf", "--draft-max", "8"}),
+              ElementsAre("--model", "big.gguf", "--speculative-config",
+                          R"({"model":"small.gguf","num_speculative_tokens":8})"));
+  EXPECT_THAT(translated({"big", "--num-speculative-tokens", "900", "--speculative-model", "small"}),
+              ElementsAre("big", "--speculative-config", R"({"model":"small","num_speculative_tokens":64})"));
+  EXPECT_THAT(translated({"--speculative-model", "[ngram]"}),
+              ElementsAre("--speculative-config", R"({"method":"ngram"})"));
+  EXPECT_THAT(flags_problem({"-md", "small.gguf", "--draft-max", "few"}), "--draft-max must be a number, not few");
+  const auto without = translate_flags(std::vector<std::string>{"-md", "small.gguf", "--draft-max", "0"});
+  EXPECT_TRUE(without.arguments.empty());
+  EXPECT_THAT(without.notes.front(), HasSubstr("--draft-max 0 has no effect"));
+  EXPECT_THAT(translate_flags(std::vector<std::string>{"--draft", "4"}).notes.front(),
+              HasSubstr("--draft has no effect: no draft model is named"));
+}
+
 TEST(ForeignFlags, keep_the_meaning_of_their_values) {
   EXPECT_THAT(translated({"--dtype", "half"}), ElementsAre("--dtype", "float16"));
   EXPECT_THAT(translated({"--dtype", "bfloat16"}), ElementsAre("--dtype", "bfloat16"));

@@ -116,7 +116,7 @@ class ForeignFlags(unittest.TestCase):
                     flags, i = [MODEL], 1
                 while i < len(given):
                     flag, value = given[i], given[i + 1] if i + 1 < len(given) else ""
-                    for names, other in ((("-m", "--model"), MODEL), (("--tokenizer",), MODEL), (("--port",), "0"), (("--host",), "127.0.0.1"),
+                    for names, other in ((("-m", "--model", "-md"), MODEL), (("--tokenizer",), MODEL), (("--port",), "0"), (("--host",), "127.0.0.1"),
                                          (("--max-model-len", "-c", "--ctx-size"), "64" if value != "0" else "0"),
                                          (("--chat-template", "--chat-template-file"), template), (("--api-key-file",), keys),
                                          (("--tensor-parallel-size", "-tp"), str(min(2, len(os.sched_getaffinity(0))))),
