@@ -187,7 +187,6 @@ void SchedulerCore::apply_waiting(const PendingGrant& pending, const MemoryGrant
     }
     s->state = SequenceState::running;
     s->num_scheduled_tokens = s->num_computed_tokens = s->num_reported = outcome.num_cached_tokens;
-    s->num_drafted_tokens = outcome.num_cached_tokens;  // the draft model may have read them before
     s->num_reported_tokens = s->output.size();
     s->num_admitted_tokens = group->prompt_len() + static_cast<std::int32_t>(s->output.size());
     const auto lost = std::int64_t{std::min(std::exchange(s->num_lost_tokens, 0), s->num_admitted_tokens)};

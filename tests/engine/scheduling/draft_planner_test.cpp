@@ -132,6 +132,16 @@ TEST_F(Drafting, ALongPromptIsReadInPieces) {
   EXPECT_GT(scheduler_->metrics().accepted_draft_tokens, 200);
 }
 
+TEST_F(Drafting, CachedTokensAreReadAgain) {
+  start(2, draft_model());
+  add(1, numbers(100, 80), numbers(1000, 2));  // too short to be read
+  run();
+  const std::int32_t before = sum(inputs_of_steps_);
+  add(2, numbers(100, 80), numbers(1000, 60));
+  run();
+  EXPECT_GE(sum(inputs_of_steps_) - before, 80);
+}
+
 TEST_F(Drafting, DraftsHaveRoomBesideAllSequences) {
   config_.max_num_seqs = 2;
   config_.max_num_samples = 10;
