@@ -14,6 +14,9 @@ namespace {
 /// Drafts that gain less are dropped: as long as drafts run, nothing is planned behind them, which costs a little time.
 constexpr double kMinGain = 1.02;
 
+/// Number of plans after which a run of the draft model is tried, though it did not pay.
+constexpr std::int32_t kMaxPlansWithoutRun = 256;
+
 /// Minimum number of unread tokens that a step has time for.
 constexpr std::int32_t kMinChunkToRead = 64;
 
@@ -115,6 +118,9 @@ void DraftPlanner::use_draft_model(const Gain& without, Gain& step, std::int32_t
     drafter.sequence->max_draft_inputs = drafter.num_unread;
     inputs_left -= drafter.num_unread;
   }
+  const auto makes_drafts = [](const Drafter& drafter) { return drafter.sequence->ahead.has_made_drafts(); };
+  num_plans_without_run_ =
+      std::ranges::any_of(ready, makes_drafts) ? 0 : std::min(num_plans_without_run_ + 1, kMaxPlansWithoutRun);
   if (may_read) let_read(without, std::min(inputs_left, max_inputs(step.us + step.us_of_runs)));
 }
 
@@ -128,9 +134,11 @@ void DraftPlanner::add_runs_that_pay(Gain& step, std::span<Drafter> drafters, st
   Gain more = step;
   std::int32_t num_runs = 0;
   const std::int32_t room_of_all = room;
-  const bool is_measured = run_times_.us_of(1) > 0;
-  for (std::int32_t run = 0; is_measured || run == 0; ++run) {
+  // Until durations are known, and now and then later, one run is tried whatever it takes: it may have become faster.
+  const bool is_trial = !run_times_.is_sure() || num_plans_without_run_ >= kMaxPlansWithoutRun;
+  for (std::int32_t run = 0; !is_trial || run == 0; ++run) {
     const std::int32_t added = add_run(more, drafters, run, room);
+    if (is_trial) more.us_of_runs = step.us_of_runs;
     const bool is_late =
         config_.target_step_us > 0 && more.us + more.us_of_runs > static_cast<double>(config_.target_step_us);
     if (added == 0 || is_late) break;

@@ -42,10 +42,10 @@ class DraftPlanner {
 
   /// The state between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.run_times_, self.read_times_, self.outcomes_);
+    return visit(self.run_times_, self.read_times_, self.outcomes_, self.num_plans_without_run_);
   }
   /// Returns whether a state that was read from bytes is possible.
-  bool is_valid() const { return outcomes_.is_valid(); }
+  bool is_valid() const { return outcomes_.is_valid() && num_plans_without_run_ >= 0; }
 
  private:
   /// The number of tokens in a step, the number of them that probably count (all but wrong drafts), and the durations
@@ -92,6 +92,7 @@ class DraftPlanner {
   StepTimeCurve run_times_;   ///< durations of runs of the draft model, by the number of their tokens
   StepTimeCurve read_times_;  ///< durations of reading tokens of sequences that are far behind
   DraftOutcomes outcomes_;    ///< of the draft model, for all sequences together
+  std::int32_t num_plans_without_run_ = 0;
 
   // Of the current plan.
   std::vector<double> chances_;      ///< see Proposer::propose; of the current sequence

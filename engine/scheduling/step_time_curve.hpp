@@ -76,6 +76,11 @@ class StepTimeCurve {
     return point.us + us_per_token * (static_cast<double>(num_tokens) - point.tokens);
   }
 
+  /// Returns whether a size was measured several times.
+  bool is_sure() const {
+    return std::ranges::any_of(points_, [this](const Point& point) { return is_sure(point); });
+  }
+
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.points_, self.steps_); }
 
  private:
