@@ -189,6 +189,8 @@ void SequenceStore::merge_duplicates(Sequence& sequence, KvGroupId kv_group) {
       return true;
     }
     if (!is_computed(other)) return false;
+    // The other block may lack the KV of the draft model, which has read this one.
+    if (kv_group == 0 && layout().draft_bytes > 0) return true;
     device_.share(other);
     table.replace(key.index, other);
     release_device(own, sequence.last_run);

@@ -120,6 +120,20 @@ TEST_F(PrefixSharing, MergesEqualBlocksOnceBothAreComputed) {
   EXPECT_NE(planning_.table(2)[2], planning_.table(1)[2]);
 }
 
+TEST_F(PrefixSharing, KeepsABlockThatADraftModelMayHaveRead) {
+  BlockSpaceConfig config = small_pool(16);
+  config.layout.draft_bytes = 64;
+  Planning planning(config);
+  Step step = planning.step();
+  step.offer(1, count_from(0, 9)).use_prefix_cache = false;
+  step.offer(2, count_from(0, 9)).use_prefix_cache = false;
+  planning.plan(step);
+  planning.plan(planning.step().wait_for(0).sample(1, 7).sample(2, 8).mark_computed(1, 9).mark_computed(2, 9));
+  EXPECT_EQ(planning.num_owned(), 6) << "the other block may lack its KV";
+  planning.plan(planning.step().release(1).release(2));
+  EXPECT_EQ(planning.num_owned(), 0);
+}
+
 TEST_F(PrefixSharing, AlwaysLeavesTheLastTokenToCompute) {
   compute_prompt(8);
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 8))), 4);
