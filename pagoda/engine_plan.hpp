@@ -60,8 +60,8 @@ Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::De
 /// Calls plan_model and plan_memory.
 Result<EnginePlan> plan_engine(const EngineConfig& config, const kernels::Device& device);
 
-/// Checks that the tokens of the draft model, if there is one, are those of the model: each token that both have is the
-/// same. Reads both tokenizers. Errors: bad_config; those of ModelFiles::tokenizer.
+/// Checks that the tokens of the draft model, if there is one, are those of the model: of the ids that both have, at
+/// least 99 % stand for the same token. Reads both tokenizers. Errors: bad_config; those of ModelFiles::tokenizer.
 Status check_draft_tokens(const EnginePlan& plan);
 
 /// Returns the number of blocks in a device pool of at most `kv_bytes`, never more than max_num_seqs full contexts

@@ -27,7 +27,7 @@ struct IssuedStep {
     bool restricts_tokens = false;  ///< whether allowed_token_ids or bad_words restrict its tokens
     std::int32_t num_drafts = 0;
     std::int32_t num_made_drafts = 0;  ///< see RowWork
-    TokenIds drafts = {};  ///< those that were sent: last tokens that it runs, to be compared with its samples
+    TokenIds drafts = {};  ///< compared with its samples; those of the draft model are known when the step has run
     std::optional<Error> error = {};  ///< reason why its results are not used
   };
 

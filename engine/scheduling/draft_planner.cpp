@@ -110,7 +110,11 @@ void DraftPlanner::use_draft_model(const Gain& without, Gain& step, std::int32_t
   const auto is_ready = [](const Drafter& drafter) { return drafter.num_unread <= kMaxCatchUp; };
   const auto behind = std::ranges::stable_partition(drafters_, is_ready);
   const std::span ready(drafters_.begin(), behind.begin());
-  add_runs_that_pay(step, ready, room);
+  if (behind.empty()) {
+    step = with_all;
+  } else {
+    add_runs_that_pay(step, ready, room);
+  }
   std::int32_t inputs_left = config_.max_num_batched_tokens;
   for (const Drafter& drafter : ready) {
     if (drafter.num_drafts == 0 || drafter.num_unread > inputs_left) continue;
@@ -134,7 +138,8 @@ void DraftPlanner::add_runs_that_pay(Gain& step, std::span<Drafter> drafters, st
   Gain more = step;
   std::int32_t num_runs = 0;
   const std::int32_t room_of_all = room;
-  // Until durations are known, and now and then later, one run is tried whatever it takes: it may have become faster.
+  // One run is tried, however long it takes, until its duration is known. Later it is tried again from time to time,
+  // since runs may have become faster.
   const bool is_trial = !run_times_.is_sure() || num_plans_without_run_ >= kMaxPlansWithoutRun;
   for (std::int32_t run = 0; !is_trial || run == 0; ++run) {
     const std::int32_t added = add_run(more, drafters, run, room);

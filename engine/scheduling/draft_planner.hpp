@@ -94,7 +94,7 @@ class DraftPlanner {
   DraftOutcomes outcomes_;    ///< of the draft model, for all sequences together
   std::int32_t num_plans_without_run_ = 0;
 
-  // Of the current plan.
+  // State of the current plan:
   std::vector<double> chances_;      ///< see Proposer::propose; of the current sequence
   std::vector<double> expected_us_;  ///< durations of steps, by the number of tokens above those without drafts
   std::int32_t fewest_ = 0;          ///< number of tokens without drafts

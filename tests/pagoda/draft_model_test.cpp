@@ -281,7 +281,7 @@ TEST_P(DraftsOfAnother, ChangeNoToken) {
   models.run({{2, 1}, {2, 2}});
 }
 
-/// Of other families, with smaller, larger and equal vocabularies.
+/// The draft models are of other families. Their vocabularies are smaller, larger, or as large as the model's.
 INSTANTIATE_TEST_SUITE_P(Pairs, DraftsOfAnother,
                          testing::Values(std::tuple("llama-mha-f32", "qwen2-gqa-f32", Where::cpu),
                                          std::tuple("qwen3-gqa-f32", "llama-gqa-bf16", Where::cpu),
