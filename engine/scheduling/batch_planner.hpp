@@ -102,8 +102,8 @@ class BatchPlanner {
   /// Records the duration of a step, of which the runs of the draft model took `draft_us`.
   void step_measured(const InFlightStep& step, TimeUs duration_us, TimeUs draft_us);
   /// See DraftPlanner.
-  void made_drafts_verified(std::int32_t num_drafts, std::int32_t num_right) {
-    drafts_.made_drafts_verified(num_drafts, num_right);
+  void made_drafts_verified(Sequence* sequence, std::int32_t num_drafts, std::int32_t num_right) {
+    drafts_.made_drafts_verified(sequence, num_drafts, num_right);
   }
   void swap_measured(const SwapMeasured& measured) { cost_.swap_measured(measured.bytes, measured.duration_us); }
   /// Returns the average duration of a step of this many tokens; 0 before the first measurement.

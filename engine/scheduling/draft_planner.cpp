@@ -5,7 +5,6 @@
 #include <functional>
 #include <utility>
 
-#include "engine/scheduling/draft_model_proposer.hpp"
 #include "kernels/result.hpp"
 
 namespace pagoda::scheduling {
@@ -53,9 +52,9 @@ void DraftPlanner::plan(const Step& step) {
     const auto most = static_cast<std::size_t>(step.may_run(group) ? room : 0);
     group.decoding->proposer()->propose(group, s, most, new_tokens, chances_);
     PAGODA_ASSERT(s.ahead.drafts.size() <= most, "a proposer keeps to its room");
-    PAGODA_ASSERT(s.ahead.drafts.size() == chances_.size(), "each draft has a chance");
     s.max_draft_inputs = 0;
     if (s.ahead.has_made_drafts()) return add_drafter(group, s);
+    PAGODA_ASSERT(s.ahead.drafts.size() == chances_.size(), "each draft has a chance");
     s.ahead.drop_drafts(std::ssize(chances_) - add_drafts_that_pay(with));
     room -= static_cast<std::int32_t>(s.ahead.drafts.size());
   });
@@ -89,13 +88,24 @@ std::int32_t DraftPlanner::add_drafts_that_pay(Gain& step) {
   return best.num_tokens - std::exchange(step, best).num_tokens;
 }
 
-/// A sequence that the draft model has not read yet has no results of its own: those of all sequences count.
+/// Before a sequence has results, those of all sequences count. In plans without results of a sequence, what is known
+/// of it fades, so that its drafts are tried again: its text may have become easier to guess.
 void DraftPlanner::add_drafter(const SequenceGroup& group, Sequence& s) {
-  const auto max_drafts = static_cast<std::int32_t>(std::exchange(s.ahead.drafts, {}).size());
-  const std::int32_t num_unread = group.length(s) - s.num_drafted_tokens;
-  double chance = chances_.front();
-  if (num_unread > kMaxCatchUp) chance = std::min(chance, outcomes_.share_right(DraftModelProposer::kFirstShare));
-  drafters_.push_back({&group, &s, chance, max_drafts, num_unread});
+  constexpr double kFadeInPlan = 0.998;
+  constexpr double kFirstShare = 0.6;  // of right drafts, before there are results
+  const auto most = static_cast<std::int32_t>(std::exchange(s.ahead.drafts, {}).size());
+  const double chance = s.made_drafts.share_right(outcomes_.share_right(kFirstShare));
+  s.made_drafts.fade(kFadeInPlan);
+  std::int32_t max_drafts = 0;
+  for (double of_all = chance; max_drafts < most && of_all >= config_.speculation.min_chance; of_all *= chance) {
+    ++max_drafts;
+  }
+  if (max_drafts > 0) drafters_.push_back({&group, &s, chance, max_drafts, group.length(s) - s.num_drafted_tokens});
+}
+
+void DraftPlanner::made_drafts_verified(Sequence* sequence, std::int32_t num_drafts, std::int32_t num_right) {
+  outcomes_.add(num_drafts, num_right);
+  if (sequence != nullptr) sequence->made_drafts.add(num_drafts, num_right);
 }
 
 /// Adds the drafts of sequences that the draft model has read. Others are read if their drafts would pay, too.

@@ -37,8 +37,9 @@ class DraftPlanner {
 
   /// Records that the runs of the draft model in a step took `duration_us`.
   void runs_measured(const InFlightStep& step, TimeUs duration_us);
-  /// Records that the first `num_right` of `num_drafts` drafts of the draft model were right.
-  void made_drafts_verified(std::int32_t num_drafts, std::int32_t num_right) { outcomes_.add(num_drafts, num_right); }
+  /// Records that the first `num_right` of `num_drafts` drafts of the draft model were right. `sequence` is null if it
+  /// has ended.
+  void made_drafts_verified(Sequence* sequence, std::int32_t num_drafts, std::int32_t num_right);
 
   /// The state between two plans.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -91,7 +92,7 @@ class DraftPlanner {
   const StepTimeCurve& step_times_;
   StepTimeCurve run_times_;   ///< durations of runs of the draft model, by the number of their tokens
   StepTimeCurve read_times_;  ///< durations of reading tokens of sequences that are far behind
-  DraftOutcomes outcomes_;    ///< of the draft model, for all sequences together
+  DraftOutcomes outcomes_;    ///< of made drafts of all sequences together
   std::int32_t num_plans_without_run_ = 0;
 
   // State of the current plan:

@@ -258,7 +258,7 @@ void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const Step
   }
   if (work.late) return cut_outgrown(*group);
   metrics_.count_drafts(work.num_drafts, num_right_drafts);
-  if (work.has_made_drafts) batch_planner_.made_drafts_verified(work.num_drafts, num_right_drafts);
+  if (work.has_made_drafts) batch_planner_.made_drafts_verified(s, work.num_drafts, num_right_drafts);
   if (work.num_drafts > 0) outputs_.drafts.push_back({group->entry.id, work.num_drafts, num_right_drafts});
   if (is_current || (s != nullptr && group->decoding->has_independent_sequences())) {
     const auto index = static_cast<std::size_t>(s - group->sequences.data());

@@ -79,7 +79,7 @@ bool GroupTable::is_valid(const SequenceGroup& group) const {
          std::ranges::all_of(group.sequences, [&](const Sequence& s) {
            return s.row >= -1 && s.row < max_rows && s.num_computed_tokens >= 0 && s.num_placeholders >= 0 &&
                   s.num_placeholders <= kMaxPlaceholders && s.num_drafted_tokens >= 0 &&
-                  s.num_drafted_tokens <= s.num_scheduled_tokens && s.max_draft_inputs >= 0;
+                  s.num_drafted_tokens <= s.num_scheduled_tokens && s.max_draft_inputs >= 0 && s.made_drafts.is_valid();
          });
 }
 

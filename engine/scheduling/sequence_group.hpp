@@ -8,6 +8,7 @@
 
 #include "engine/request/request_spec.hpp"
 #include "engine/scheduling/decoding.hpp"
+#include "engine/scheduling/draft_outcomes.hpp"
 #include "engine/scheduling/scheduler_config.hpp"
 #include "engine/scheduling/tokens_ahead.hpp"
 #include "engine/scheduling/waiting_queue.hpp"
@@ -59,6 +60,7 @@ struct Sequence {
   std::int32_t num_drafted_tokens = 0;
   /// Maximum number of tokens that the draft model reads of it in the next plan's step; 0 = none.
   std::int32_t max_draft_inputs = 0;
+  DraftOutcomes made_drafts;            ///< of the draft model
   std::int32_t num_charged_tokens = 0;  ///< number of first tokens that were charged to the tenant
   std::int32_t num_lost_tokens = 0;     ///< number of computed tokens whose KV was dropped since it ran; for metrics
 
@@ -68,7 +70,7 @@ struct Sequence {
                  self.num_scheduled_tokens, self.num_computed_tokens, self.num_reported, self.num_reported_tokens,
                  self.num_admitted_tokens, self.last_step, self.awaits_step, self.epoch, self.is_passed_over,
                  self.outgrew, self.waits, self.awaits_mask, self.row, self.num_row_tokens, self.num_drafted_tokens,
-                 self.max_draft_inputs, self.num_charged_tokens);
+                 self.max_draft_inputs, self.made_drafts, self.num_charged_tokens);
   }
 
   /// Returns the number of tokens that it has generated, or will have generated when its steps in flight have ended.
