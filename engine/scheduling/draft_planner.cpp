@@ -135,7 +135,9 @@ void DraftPlanner::use_draft_model(const Gain& without, Gain& step, std::int32_t
   const auto makes_drafts = [](const Drafter& drafter) { return drafter.sequence->ahead.has_made_drafts(); };
   num_plans_without_run_ =
       std::ranges::any_of(ready, makes_drafts) ? 0 : std::min(num_plans_without_run_ + 1, kMaxPlansWithoutRun);
-  if (may_read) let_read(without, std::min(inputs_left, max_inputs(step.us + step.us_of_runs)));
+  if (!may_read) return;
+  const double saved_us = without.us_of_token() - with_all.us_of_token();
+  let_read(saved_us, std::min(inputs_left, max_inputs(step.us + step.us_of_runs)));
 }
 
 /// Adds runs of the draft model, for all these sequences together: the first run makes the first drafts, the second run
@@ -189,23 +191,21 @@ std::int32_t DraftPlanner::add_run(Gain& step, std::span<Drafter> drafters, std:
   return num_drafts;
 }
 
-/// Lets the draft model read up to so many tokens of sequences that are far behind.
-void DraftPlanner::let_read(const Gain& without, std::int32_t left) {
+/// Lets the draft model read up to `left` tokens of sequences that are far behind, if their drafts, which save
+/// `saved_us` of each token's time, will save the time of reading.
+void DraftPlanner::let_read(double saved_us, std::int32_t left) {
   for (const Drafter& drafter : drafters_) {
-    if (drafter.num_unread <= kMaxCatchUp || left <= kMaxCatchUp || !should_read(drafter, without)) continue;
+    if (drafter.num_unread <= kMaxCatchUp || left <= kMaxCatchUp || !should_read(drafter, saved_us)) continue;
     drafter.sequence->max_draft_inputs = std::min(drafter.num_unread, left);
     left -= drafter.sequence->max_draft_inputs;
   }
 }
 
-/// Returns whether the rest of the sequence is long enough for drafts to save the time of the unread tokens.
-bool DraftPlanner::should_read(const Drafter& drafter, const Gain& without) const {
-  constexpr double kMostSaved = 0.5;  // of a token's time
-  const double us_of_token = without.us / std::max(1, without.num_tokens);
+bool DraftPlanner::should_read(const Drafter& drafter, double saved_us) const {
   const auto num_left =
       static_cast<double>(drafter.group->spec->sampling.max_tokens - drafter.sequence->num_generated());
   const std::int32_t chunk = std::min(drafter.num_unread, kMinChunkToRead);
-  return finite_us(read_times_, chunk) * drafter.num_unread / chunk <= kMostSaved * num_left * us_of_token;
+  return finite_us(read_times_, chunk) * drafter.num_unread / chunk <= saved_us * num_left;
 }
 
 /// Returns the maximum number of tokens that the draft model reads beside a step of this duration: as prompts, it may

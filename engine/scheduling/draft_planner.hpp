@@ -57,6 +57,7 @@ class DraftPlanner {
     double us = 0;
     double us_of_runs = 0;
 
+    double us_of_token() const { return (us + us_of_runs) / num_kept; }
     /// Returns whether it keeps `factor` times as many tokens for its time as the other, or more. A step that may take
     /// any time (StepTimeCurve) never does.
     bool pays_more_than(const Gain& other, double factor = 1) const {
@@ -83,8 +84,8 @@ class DraftPlanner {
   void use_draft_model(const Gain& without, Gain& step, std::int32_t room);
   void add_runs_that_pay(Gain& step, std::span<Drafter> drafters, std::int32_t room);
   std::int32_t add_run(Gain& step, std::span<Drafter> drafters, std::int32_t run, std::int32_t room);
-  void let_read(const Gain& without, std::int32_t left);
-  bool should_read(const Drafter& drafter, const Gain& without) const;
+  void let_read(double saved_us, std::int32_t left);
+  bool should_read(const Drafter& drafter, double saved_us) const;
   std::int32_t max_inputs(double us_of_step) const;
 
   const SchedulerConfig& config_;
