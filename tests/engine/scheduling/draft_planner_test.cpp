@@ -158,7 +158,7 @@ TEST_F(Drafting, ASequenceThatIsReadLeavesTheOthersTheirRuns) {
   // The second request has no draft that is right. While the first is read, it must not have drafts on its account.
   is_right_ = [](RequestId id, std::size_t) { return id == 1; };
   config_.max_chunk_us = 500;
-  run_us_ = [](std::int64_t tokens) { return 300 + 5 * tokens; };
+  run_us_ = [](std::int64_t tokens) { return 30 + 5 * tokens; };
   start(2, draft_model());
   add(2, numbers(100, 4), numbers(1000, 300));
   add(1, numbers(1, 2000), numbers(5000, 300));
