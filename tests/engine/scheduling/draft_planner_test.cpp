@@ -75,6 +75,32 @@ TEST_F(Drafting, ADraftModelThatIsWrongIsSeldomRun) {
   EXPECT_LT(scheduler_->metrics().draft_tokens, 60);
 }
 
+TEST_F(Drafting, AnotherSequenceBeginsWithTheResultsOfAll) {
+  is_right_ = [](RequestId, std::size_t) { return false; };
+  run_us_ = [](std::int64_t tokens) { return 300 + 5 * tokens; };
+  start(2, draft_model());
+  add(1, numbers(100, 50), numbers(1000, 100));
+  run();
+  const auto of_first = scheduler_->metrics().draft_tokens;
+  EXPECT_GT(of_first, 2);
+  add(2, numbers(100, 50), numbers(1000, 100));
+  run();
+  EXPECT_LE(scheduler_->metrics().draft_tokens - of_first, 1);
+}
+
+TEST_F(Drafting, ATextIsNotReadForDraftsThatSaveLess) {
+  // Every fourth draft is right, and a run costs nearly as much as it saves.
+  is_right_ = [](RequestId, std::size_t position) { return position % 4 == 0; };
+  run_us_ = [](std::int64_t tokens) { return 190 + 10 * tokens; };
+  start(2, draft_model());
+  for (RequestId id = 1; id <= 4; ++id) add(id, numbers(100, 20), numbers(1000, 200));
+  run();
+  const auto before = inputs_of_steps_.size();
+  add(5, numbers(100, 1500), numbers(5000, 50));
+  run();
+  EXPECT_LT(sum({inputs_of_steps_.begin() + static_cast<std::ptrdiff_t>(before), inputs_of_steps_.end()}), 200);
+}
+
 TEST_F(Drafting, ADraftModelThatBecomesRightIsTriedAgain) {
   is_right_ = [](RequestId, std::size_t position) { return position > 300; };
   run_us_ = [](std::int64_t tokens) { return 300 + 5 * tokens; };
