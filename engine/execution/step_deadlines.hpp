@@ -16,13 +16,16 @@ struct StepSize {
   std::int64_t num_tokens = 0;
   /// Number of pairs of a query and a key: about the sum of the positions of the step's tokens.
   std::int64_t num_pairs = 0;
-  std::int64_t moved_bytes = 0;  ///< bytes that the cache plans before it move
-  std::int64_t num_loads = 0;    ///< number of adapters that it has to load
+  std::int64_t num_draft_tokens = 0;  ///< number of tokens that the draft model reads and makes
+  std::int64_t num_draft_pairs = 0;   ///< num_pairs of these
+  std::int64_t moved_bytes = 0;       ///< bytes that the cache plans before it move
+  std::int64_t num_loads = 0;         ///< number of adapters that it has to load
 };
 
 /// The deadline of each step in flight: ten times the measured duration of steps with a similar number of tokens, but
-/// at least a second; or a fixed time. A device that misses a deadline counts as hung. A plain state machine that
-/// receives the time as an argument.
+/// at least a second; or a fixed time. Tokens of the draft model are allowed the time of other tokens, but take less: a
+/// measured duration is that of the step's other tokens. A device that misses a deadline counts as hung. A plain state
+/// machine that receives the time as an argument.
 class StepDeadlines {
  public:
   /// `fixed_us`: time of every step; 0 = by measured durations. `weight_bytes`: size of the model's weights, for the
@@ -158,12 +161,15 @@ class StepDeadlines {
 
   TimeUs allowed_us(const InFlight& step) const {
     if (fixed_us_ > 0) return fixed_us_;
-    const TimeUs expected = expected_us(step.size);
+    StepSize all = step.size;
+    all.num_tokens += all.num_draft_tokens;
+    all.num_pairs += all.num_draft_pairs;
+    const TimeUs expected = expected_us(all);
     const TimeUs before_us = step.size.moved_bytes / kSlowestMove + step.size.num_loads * kLoadUs;
     const TimeUs allowed = std::max(kMinUs, kTimesMeasured * expected) + before_us;
     if (!is_first_ && expected > 0) return allowed;
     const TimeUs unknown =
-        kUnknownUs + weight_bytes_ / kSlowestRead + step.size.num_tokens * (weight_bytes_ / kSlowestProduct);
+        kUnknownUs + weight_bytes_ / kSlowestRead + all.num_tokens * (weight_bytes_ / kSlowestProduct);
     return std::max(allowed, unknown + before_us);
   }
 

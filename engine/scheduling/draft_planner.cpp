@@ -23,7 +23,7 @@ constexpr std::int32_t kMinChunkToRead = 64;
 /// smaller one, so that it is tried.
 double finite_us(const StepTimeCurve& times, std::int32_t num_tokens) {
   double us = times.expected_us_of(num_tokens);
-  for (; std::isinf(us); us = times.expected_us_of(num_tokens)) num_tokens /= 2;
+  while (std::isinf(us) && num_tokens > 1) us = times.expected_us_of(num_tokens /= 2);
   return us;
 }
 
@@ -118,8 +118,8 @@ void DraftPlanner::use_draft_model(const Gain& without, Gain& step, std::int32_t
   add_runs_that_pay(with_all, drafters_, room);
   const bool may_read = with_all.num_tokens > step.num_tokens && with_all.pays_more_than(without, kMinGain);
   const auto is_ready = [](const Drafter& drafter) { return drafter.num_unread <= kMaxCatchUp; };
-  const auto behind = std::ranges::stable_partition(drafters_, is_ready);
-  const std::span ready(drafters_.begin(), behind.begin());
+  std::span behind = std::ranges::stable_partition(drafters_, is_ready);
+  const std::span ready(drafters_.data(), drafters_.size() - behind.size());
   if (behind.empty()) {
     step = with_all;
   } else {
@@ -135,9 +135,14 @@ void DraftPlanner::use_draft_model(const Gain& without, Gain& step, std::int32_t
   const auto makes_drafts = [](const Drafter& drafter) { return drafter.sequence->ahead.has_made_drafts(); };
   num_plans_without_run_ =
       std::ranges::any_of(ready, makes_drafts) ? 0 : std::min(num_plans_without_run_ + 1, kMaxPlansWithoutRun);
-  if (!may_read) return;
+  if (!may_read || behind.empty()) return;
+  if (run_times_.is_sure() && num_plans_without_run_ >= kMaxPlansWithoutRun) {
+    // Runs did not pay. Trying them again is worth the time to read one sequence.
+    const auto shortest = std::ranges::min_element(behind, {}, &Drafter::num_unread) - behind.begin();
+    behind = behind.subspan(static_cast<std::size_t>(shortest), 1);
+  }
   const double saved_us = without.us_of_token() - with_all.us_of_token();
-  let_read(saved_us, std::min(inputs_left, max_inputs(step.us + step.us_of_runs)));
+  let_read(behind, saved_us, std::min(inputs_left, max_inputs(step.us + step.us_of_runs)));
 }
 
 /// Adds runs of the draft model, for all these sequences together: the first run makes the first drafts, the second run
@@ -193,9 +198,9 @@ std::int32_t DraftPlanner::add_run(Gain& step, std::span<Drafter> drafters, std:
 
 /// Lets the draft model read up to `left` tokens of sequences that are far behind, if their drafts, which save
 /// `saved_us` of each token's time, will save the time of reading.
-void DraftPlanner::let_read(double saved_us, std::int32_t left) {
-  for (const Drafter& drafter : drafters_) {
-    if (drafter.num_unread <= kMaxCatchUp || left <= kMaxCatchUp || !should_read(drafter, saved_us)) continue;
+void DraftPlanner::let_read(std::span<const Drafter> behind, double saved_us, std::int32_t left) {
+  for (const Drafter& drafter : behind) {
+    if (left <= kMaxCatchUp || !should_read(drafter, saved_us)) continue;
     drafter.sequence->max_draft_inputs = std::min(drafter.num_unread, left);
     left -= drafter.sequence->max_draft_inputs;
   }

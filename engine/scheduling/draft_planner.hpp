@@ -84,7 +84,7 @@ class DraftPlanner {
   void use_draft_model(const Gain& without, Gain& step, std::int32_t room);
   void add_runs_that_pay(Gain& step, std::span<Drafter> drafters, std::int32_t room);
   std::int32_t add_run(Gain& step, std::span<Drafter> drafters, std::int32_t run, std::int32_t room);
-  void let_read(double saved_us, std::int32_t left);
+  void let_read(std::span<const Drafter> behind, double saved_us, std::int32_t left);
   bool should_read(const Drafter& drafter, double saved_us) const;
   std::int32_t max_inputs(double us_of_step) const;
 

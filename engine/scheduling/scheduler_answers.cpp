@@ -140,6 +140,7 @@ void SchedulerCore::apply_swap_in(const PendingGrant& pending, const SwapInCandi
       continue;
     }
     s->state = SequenceState::running;
+    s->num_drafted_tokens = 0;  // equal blocks may have taken the place of its own: without the draft model's KV
     table_.pending_updates.to_report.push_back(s->id);
     ++num_back;
   }

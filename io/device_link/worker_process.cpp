@@ -128,9 +128,11 @@ void WorkerProcess::listen(Listener listener) {
 void WorkerProcess::send(ExecuteStep step) {
   execution::StepSize size;
   for (const RowWork& work : step.work) {
-    const std::int64_t num_tokens = work.num_tokens + work.num_draft_inputs + work.num_made_drafts();
-    size.num_tokens += num_tokens;
-    size.num_pairs += num_tokens * work.end_position();
+    const std::int64_t num_draft_tokens = work.num_draft_inputs + work.num_made_drafts();
+    size.num_tokens += work.num_tokens;
+    size.num_pairs += std::int64_t{work.num_tokens} * work.end_position();
+    size.num_draft_tokens += num_draft_tokens;
+    size.num_draft_pairs += num_draft_tokens * work.end_position();
   }
   bool was_idle = false;
   {

@@ -57,6 +57,21 @@ TEST(StepDeadlines, AStepHasTenTimesWhatStepsOfItsSizeTookButASecondAtLeast) {
   EXPECT_EQ(deadlines.next()->allowed_us, kSecond);
 }
 
+TEST(StepDeadlines, StepsInWhichTheDraftModelReadsDoNotShortenThoseOfAPrompt) {
+  StepDeadlines deadlines(0);
+  TimeUs now = 0;
+  StepId next = run(deadlines, 1, 20, 100, 2 * kSecond, now);
+  for (int i = 0; i < 500; ++i) {
+    deadlines.sent(next, {.num_tokens = 1, .num_pairs = 30'000, .num_draft_tokens = 64, .num_draft_pairs = 64 * 30'000},
+                   now);
+    EXPECT_GE(deadlines.next()->allowed_us, kSecond);
+    now += 200 * kMs;
+    deadlines.ended(next++, now);
+  }
+  deadlines.sent(next, {.num_tokens = 100}, now);
+  EXPECT_GE(deadlines.next()->allowed_us, 20 * kSecond);
+}
+
 TEST(StepDeadlines, AStepThatLoadsAdaptersHasAMinuteMoreForEach) {
   StepDeadlines deadlines(0);
   TimeUs now = 0;
