@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/grammar/limits.hpp"
+#include "engine/grammar/schema_drafts.hpp"
 #include "engine/grammar/schema_rewriting.hpp"
 #include "engine/grammar/string_formats.hpp"
 
@@ -186,7 +187,7 @@ std::string at(const std::string& path, std::string_view part) {
 }
 
 bool is_refused(std::string_view keyword) {
-  static const Keywords words{"$dynamicRef", "$recursiveRef", "dependencies", "disallow", "extends", "divisibleBy"};
+  static const Keywords words{"$dynamicRef", "$recursiveRef", "disallow", "extends", "divisibleBy"};
   return is_one_of(keyword, words);
 }
 
@@ -253,6 +254,7 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
   if (const auto path = own_keyword(document.root_, {})) {
     return fail(schema_error(*path, "the keyword is not supported"));
   }
+  document.root_ = of_newest_draft(std::move(document.root_));
   if (has_reference(document.root_)) {
     if (const auto path = nested_id(document.root_, {})) {
       return fail(schema_error(*path, "a $id below the root is not supported in a schema with $ref"));

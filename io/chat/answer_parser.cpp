@@ -37,6 +37,7 @@ AnswerParser::AnswerParser(const AnswerDialect& dialect, Options options)
     for (const std::string& mark : marks) call_marks_.emplace_back(without_leading_white(mark));
     may_call_ = true;
     begin_is_call_ = options.begin_is_call;
+    must_call_ = options.must_call;
   }
   drops_white_ = has_content_marks();
   may_think_ = dialect.thinking.has_value();
@@ -119,6 +120,10 @@ bool AnswerParser::step_part() {
 
   const MarkSet::Found found = part_marks_.at_begin(rest(), is_over_);
   if (found.match == Match::maybe) return false;
+  if (found.match == Match::no && is_cut_call_mark()) {
+    at_ = held_.size();
+    return false;
+  }
   if (found.match == Match::no) {
     begin_content(std::nullopt);
     return true;
@@ -199,6 +204,12 @@ bool AnswerParser::is_surely_a_call() const {
   if (has_trigger) return true;
   if (!begins_section_) return has_section_end() || is_separated_;
   return begin_is_call_ && !call_mark().empty();
+}
+
+/// Returns whether the rest of the answer is the begin of a mark of a call that had to come.
+bool AnswerParser::is_cut_call_mark() const {
+  if (!is_over_ || !must_call_ || num_calls_ > 0) return false;
+  return std::ranges::any_of(call_marks_, [&](const std::string& mark) { return mark.starts_with(rest()); });
 }
 
 std::string_view AnswerParser::call_mark() const {

@@ -44,6 +44,7 @@ class AnswerParser {
     bool takes_calls = false;  ///< whether calls are parsed; else text that looks like a call is content
     /// Whether content never begins as a call does. A call that is cut off early is then recognized by its begin alone.
     bool begin_is_call = false;
+    bool must_call = false;  ///< whether there is a call and no content
     /// Names of the tools, where calls begin with names (ToolCallForm::begins_with_name); other names are content
     /// there.
     std::vector<std::string> names = {};
@@ -95,6 +96,7 @@ class AnswerParser {
 
   std::string_view rest() const { return std::string_view(held_).substr(at_); }
   bool is_surely_a_call() const;
+  bool is_cut_call_mark() const;
   std::string_view call_mark() const;  // the call mark with which the text begins; empty for none
   void leave_begin();  // ends the begin of the answer: without marks of content, thinking stands there only
   void begin_content(std::optional<std::size_t> mark);
@@ -122,6 +124,7 @@ class AnswerParser {
   bool may_call_ = false;                 // whether a call may still begin
   bool drops_white_ = false;              // whether white space at the begin of a part or the thinking is dropped
   bool begin_is_call_ = false;            // Options::begin_is_call
+  bool must_call_ = false;                // Options::must_call
   bool begins_section_ = true;            // whether the current call is the first of a section
   bool is_separated_ = false;             // whether a separator was read after the previous call
   bool is_after_calls_ = false;           // whether only white space has followed the last call

@@ -156,6 +156,7 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   const Thinking thinking = thinking_after(dialect, *request.prompt);
   scope_stop_strings(dialect, request);
   reading.options.begin_is_call = !request.sampling.structured_outputs;
+  reading.options.must_call = use.choice == ToolChoice::required && !request.sampling.structured_outputs;
   auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
   if (!grammar) return fail(std::move(grammar.error()));
   request.sampling.structured_outputs = std::move(*grammar);

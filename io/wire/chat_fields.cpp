@@ -104,7 +104,7 @@ tl::expected<Json, WireError> read_tool_calls(const Json& calls, const std::stri
     const auto given = function->find("arguments");
     auto arguments = read_call_arguments(given == function->end() ? Json() : *given);
     Json read;
-    if (const auto id = call.find("id"); id != call.end()) {
+    if (const auto id = call.find("id"); id != call.end() && !id->is_null()) {
       if (!id->is_string()) return refuse(here + ".id", "must be a string");
       read["id"] = *id;
     }

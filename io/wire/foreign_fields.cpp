@@ -64,6 +64,9 @@ constexpr const char* kWithoutEffect[] = {
     "dynatemp_low",
     "dynatemp_high",
     "smoothing_curve",
+    // A context is never shifted.
+    "n_keep",
+    "n_discard",
     // Every request uses the prefix cache.
     "cache_prompt",
 };

@@ -9,8 +9,6 @@
 namespace pagoda::wire {
 namespace {
 
-constexpr double kMinTopP = 1e-9;  ///< below the probability of the most probable token of any vocabulary
-
 /// Reads the timeout, in seconds from `timeout` or in milliseconds from `timeout_ms`.
 void read_timeout(FieldReader& fields, std::optional<std::int64_t>& timeout_ms) {
   const bool has_seconds = fields.has("timeout");

@@ -14,6 +14,9 @@ void read_open(FieldReader& fields, const char* name, T& value, bool& is_open) {
   if (fields.has(name)) is_open = false;
 }
 
+/// The smallest top_p: below the probability of the most probable token of any vocabulary.
+inline constexpr double kMinTopP = 1e-9;
+
 /// Ranges of values that an interface accepts.
 enum class Ranges : std::uint8_t {
   ours,  ///< the ranges of the sampling parameters

@@ -162,7 +162,13 @@ void read_format(FieldReader& fields, const char* name, FormatPlace place, std::
   FieldReader inner(*format, FieldReader::Nulls::absent, here);
   std::string type;
   inner.read_required("type", type);
-  if (type == "json_object") {
+  // llama-server's forms have a schema beside the type.
+  const bool has_schema = place == FormatPlace::inside && inner.has("schema") && !inner.has("json_schema");
+  if (has_schema && (type == "json_object" || type == "json_schema")) {
+    const Json& schema = *inner.find("schema");
+    if (!is_schema(schema)) inner.refuse("schema", "schema must be a JSON schema");
+    constraint = schema_output(schema);
+  } else if (type == "json_object") {
     constraint.emplace();
   } else if (type == "structural_tag" && place == FormatPlace::inside) {
     constraint = StructuredOutput{GrammarKind::structural_tag, json_text(*format), {}};

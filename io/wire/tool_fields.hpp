@@ -17,11 +17,11 @@ struct GivenTool {
   Json function = Json::object();
 };
 
-/// Passes the tools to the template and sets in `use` which of them may be called. `named` is the only tool that may be
-/// called, at most once per answer; "" names none. Refuses, by place: names that are not 1 to 128 of A-Z a-z 0-9 _ . -,
-/// repeated names, and a `named` tool that is not in the list.
+/// Passes the tools to the template and sets in `use` which of them may be called: those that `allowed` names, or all
+/// if it is empty. Refuses, by place: names that are not 1 to 128 of A-Z a-z 0-9 _ . -, repeated names, and allowed
+/// tools that are not in the list.
 void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, chat::ToolChoice choice,
-               const std::string& named, chat::ChatInput& chat, chat::ToolUse& use);
+               const std::vector<std::string>& allowed, chat::ChatInput& chat, chat::ToolUse& use);
 
 /// Reads OpenAI's tools, tool_choice and parallel_tool_calls. `is_flat`: whether name and parameters stand beside the
 /// type, as in /v1/responses, and not in a `function`.

@@ -61,7 +61,16 @@ void read_tool_result(FieldReader& block, const std::string& where, Json& messag
   block.read_required("tool_use_id", id);
   block.read("is_error", is_error);
   if (const auto* content = block.find("content")) {
-    if (auto status = read_text_blocks(*content, where, texts); !status) block.refuse(std::move(status.error()));
+    auto status = read_blocks(*content, where, [&](std::string_view type, FieldReader& part) {
+      if (type == "text") {
+        read_text(part, texts);
+      } else if (type == "tool_reference") {  // found by a search for tools; the tool itself is in the prompt
+        part.read_required("tool_name", texts.emplace_back());
+      } else {
+        wire::refuse_type(part, type, "only text and tool_reference blocks are supported");
+      }
+    });
+    if (!status) block.refuse(std::move(status.error()));
   }
   auto tool = message("tool", std::move(texts));
   tool["tool_call_id"] = std::move(id);

@@ -132,7 +132,7 @@ std::vector<wire::GivenTool> read_tool_list(FieldReader& fields) {
 void read_tool_use(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& use) {
   const auto tools = read_tool_list(fields);
   auto choice = chat::ToolChoice::automatic;
-  std::string named;
+  std::vector<std::string> allowed;  // all if it is empty
   if (const auto* given = fields.read_object("tool_choice")) {
     FieldReader inner(*given, FieldReader::Nulls::absent, "tool_choice.");
     std::string type;
@@ -146,13 +146,14 @@ void read_tool_use(FieldReader& fields, chat::ChatInput& chat, chat::ToolUse& us
       choice = chat::ToolChoice::required;
     } else if (type == "tool") {
       choice = chat::ToolChoice::required;
-      inner.read_required("name", named);
+      inner.read_required("name", allowed.emplace_back());
+      use.parallel = false;
     } else if (type != "auto") {
       inner.refuse("type", "type must be \"auto\", \"any\", \"tool\" or \"none\"");
     }
     if (auto status = inner.finish(); !status) fields.refuse(std::move(status.error()));
   }
-  wire::set_tools(fields, tools, choice, named, chat, use);
+  wire::set_tools(fields, tools, choice, allowed, chat, use);
 }
 
 /// Reads context_management, a list of edits that shorten a long conversation. clear_thinking with keep "all" is

@@ -53,6 +53,11 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   read_think(fields, &prompts, turn);
   read_messages(fields, turn.chat);
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
+  if (!turn.chat.messages.empty()) {
+    const auto& last = turn.chat.messages.back();
+    turn.chat.continue_final_message = last["role"] == "assistant" && !last.contains("tool_calls");
+    turn.chat.add_generation_prompt = !turn.chat.continue_final_message;
+  }
   if (turn.chat.messages.empty())
     return Loaded{loaded_answer(turn.answer, "load"), loaded_answer(turn.answer, "unload")};
   turn.request.add_special_tokens = false;  // the template contains them

@@ -19,13 +19,13 @@ constexpr const char* kLoadOptions[] = {"num_ctx",  "num_batch", "num_gpu",    "
 
 void read_num_predict(FieldReader& options, SamplingParams& sampling) {
   constexpr std::int64_t kNoLimit = -1;
-  constexpr std::int64_t kFillContext = -2;
+  constexpr std::int64_t kFillContext = -2;  // 0 is no limit either
   std::int64_t num_predict = kNoLimit;
   options.read("num_predict", num_predict);
   if (num_predict > 0) {
     sampling.max_tokens = num_predict;
-  } else if (num_predict != kNoLimit && num_predict != kFillContext) {
-    options.refuse("num_predict", "num_predict must be at least 1, or -1 or -2 for the rest of the context");
+  } else if (num_predict < kFillContext) {
+    options.refuse("num_predict", "num_predict must be at least 1, or 0, -1 or -2 for the rest of the context");
   }
 }
 
@@ -91,6 +91,7 @@ void read_options(FieldReader& fields, GenerateRequest& request) {
   wire::read_open(options, "temperature", sampling.temperature, open.temperature);
   wire::read_open(options, "top_k", sampling.top_k, open.top_k);
   wire::read_open(options, "top_p", sampling.top_p, open.top_p);
+  if (sampling.top_p == 0) sampling.top_p = wire::kMinTopP;
   wire::read_open(options, "min_p", sampling.min_p, open.min_p);
   wire::read_open(options, "repeat_penalty", sampling.repetition_penalty, open.repetition_penalty);
   options.read("presence_penalty", sampling.presence_penalty);

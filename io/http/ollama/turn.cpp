@@ -16,12 +16,6 @@ bool is_empty(const wire::Json& value) {
          (value.is_structured() && value.empty());
 }
 
-void refuse_if_true(FieldReader& fields, const char* name, const char* why) {
-  bool value = false;
-  fields.read(name, value);
-  if (value) fields.refuse(name, std::string(name) + " is not supported: " + why);
-}
-
 void read_logprobs(FieldReader& fields, Turn& turn) {
   std::int64_t num_top = 0;
   fields.read("logprobs", turn.answer.logprobs);
@@ -43,8 +37,8 @@ void read_common(FieldReader& fields, Turn& turn) {
   wire::read_json_format(fields, "format", turn.request.sampling.structured_outputs);
   refuse_unless_empty(fields, "images", "this model accepts text only");
   refuse_unless_empty(fields, "adapter", "a request names its adapter as its model");
-  refuse_if_true(fields, "truncate", "a prompt that does not fit the context is refused");
-  refuse_if_true(fields, "shift", "an answer ends when the context is full");
+  bool is_default = true;  // what does not fit the context is refused either way
+  for (const char* name : {"truncate", "shift"}) fields.read(name, is_default);
 }
 
 void read_think(FieldReader& fields, const chat::ChatPrompts* prompts, Turn& turn) {

@@ -67,6 +67,7 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   bool is_reasoning_separate = true;
   read_reasoning_form(fields, options, is_reasoning_separate);
   FieldNames names = field_names("messages", {{"logprobs", "top_logprobs"}});
+  add_name_of_max_tokens(fields, names);
   read_response_format(fields, request.sampling, names);
   if (request.sampling.prompt_logprobs && options.stream.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs is not supported with stream");
@@ -85,8 +86,6 @@ ParsedJob parse_chat(const wire::Json& body, const chat::ChatPrompts& prompts, H
   GenerationJob job;
   job.stream = options.stream.stream;
   job.names = std::move(names);
-  if (body.contains("max_completion_tokens") && !body.contains("max_tokens"))
-    job.names.emplace_back("max_tokens", "max_completion_tokens");
   job.requests.push_back(std::move(request));
   job.writer = std::make_unique<ChatWriter>(std::move(head), std::move(options));
   return job;

@@ -42,6 +42,11 @@ void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request) {
   }
 }
 
+void add_name_of_max_tokens(const wire::FieldReader& fields, FieldNames& names) {
+  const bool is_new_name = fields.has("max_completion_tokens") && !fields.has("max_tokens");
+  if (is_new_name) names.emplace_back("max_tokens", "max_completion_tokens");
+}
+
 void read_response_format(wire::FieldReader& fields, SamplingParams& sampling, FieldNames& names) {
   constexpr const char* kName = "response_format";
   const char* const guided = wire::read_guided(fields, sampling.structured_outputs);

@@ -44,6 +44,8 @@ void read_fields_without_effect(wire::FieldReader& fields);
 
 /// Reads max_tokens or max_completion_tokens, its newer name. If both are given, they must be equal.
 void read_max_tokens(wire::FieldReader& fields, GenerateRequest& request);
+/// Adds the name that the request has for max_tokens, if it is the newer one.
+void add_name_of_max_tokens(const wire::FieldReader& fields, FieldNames& names);
 
 /// Refuses functions and function_call, which tools have replaced. Empty functions, and function_call "none" or "auto",
 /// are accepted.

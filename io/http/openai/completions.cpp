@@ -341,6 +341,7 @@ ParsedJob parse_completion(const Json& body, Head head, std::int64_t max_queued_
     fields.refuse("logprobs", "logprobs must be at least 0, or -1: the whole vocabulary");
   }
   FieldNames names = field_names("prompt");
+  add_name_of_max_tokens(fields, names);
   read_response_format(fields, sampling, names);
 
   // An echo without new tokens evaluates only the prompt. The engine generates at least one token, which is dropped.

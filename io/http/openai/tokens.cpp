@@ -6,6 +6,7 @@
 #include "io/http/engine_query.hpp"
 #include "io/http/openai/chat_parts.hpp"
 #include "io/wire/field_reader.hpp"
+#include "io/wire/foreign_fields.hpp"
 #include "io/wire/json_writer.hpp"
 
 namespace pagoda::http::openai {
@@ -35,6 +36,7 @@ Parsed<actors::TokenizeRequest> parse_tokenize(const serving::ServedModel& model
   FieldReader fields(body, FieldReader::Nulls::absent);
   GenerateRequest request;
   fields.skip("model");
+  wire::refuse_unless(fields, "return_token_strs", {false});
   fields.read("prompt", request.prompt);
   if (!fields.has("messages")) {
     fields.read("add_special_tokens", request.add_special_tokens);

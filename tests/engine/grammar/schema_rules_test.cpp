@@ -289,6 +289,48 @@ TEST(SchemaRules, KeepTheOrderOfProperties) {
   EXPECT_FALSE(test::takes(*compiled, R"({"a":2,"z":1})"));
 }
 
+TEST(SchemaRules, OlderDraftsAndNullsMeanWhatTheirWritersMeant) {
+  struct Case {
+    const char* schema;
+    std::vector<const char*> accepted;
+    std::vector<const char*> refused;
+  };
+  const Case cases[] = {
+      {R"({"type":"array","items":[{"type":"integer"},{"type":"boolean"}],"additionalItems":{"const":"a"}})",
+       {"[1,true]", R"([1,true,"a","a"])"},
+       {"[true]", R"([1,true,"b"])"}},
+      {R"({"type":"object","properties":{"p":{"type":"array","items":[{"const":1}],"additionalItems":false}}})",
+       {R"({"p":[1]})"},
+       {R"({"p":[2]})", R"({"p":[1,1]})"}},
+      {R"({"type":"integer","minimum":3,"exclusiveMinimum":true,"maximum":5,"exclusiveMaximum":false})",
+       {"4", "5"},
+       {"3", "6"}},
+      {R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"additionalProperties":false,"dependencies":{"a":["b"]}})",
+       {"{}", R"({"b":2})", R"({"a":1,"b":2})"},
+       {R"({"a":1})"}},
+      {R"({"type":"object","properties":{"a":{"const":1},"b":{"enum":[2,3]}},"additionalProperties":false,"dependencies":{"a":{"properties":{"b":{"const":3}}}}})",
+       {R"({"a":1,"b":3})", R"({"b":2})"},
+       {R"({"a":1,"b":2})"}},
+      {R"({"type":"object","properties":null,"required":null,"additionalProperties":null})",
+       {"{}", R"({"a":1})"},
+       {"[]"}},
+      {R"({"type":"array","items":null,"minItems":null,"description":null})", {"[]", R"([1,"a"])"}, {"{}"}},
+      {R"({"const":null})", {"null"}, {"1"}},
+      {R"({"type":"object","properties":{"items":{"type":"null"},"const":{"const":null}},"required":["items"]})",
+       {R"({"items":null})", R"({"items":null,"const":null})"},
+       {"{}", R"({"items":[1]})"}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.schema);
+    const auto compiled = test::word_compiler()->compile(test::schema(one.schema));
+    ASSERT_TRUE(compiled) << compiled.error().message;
+    for (const char* text : one.accepted) EXPECT_TRUE(test::takes(*compiled, text)) << text;
+    for (const char* text : one.refused) EXPECT_FALSE(test::takes(*compiled, text)) << text;
+  }
+  const auto refused = test::word_compiler()->compile(test::schema(R"({"type":null})"));
+  ASSERT_FALSE(refused);
+}
+
 TEST(SchemaRules, ReferencesMayNameAnchorsAndTheRootsOwnAddress) {
   for (const char* const schema :
        {R"({"$ref":"#here","$defs":{"a":{"$anchor":"here","type":"null"}}})",
@@ -344,7 +386,7 @@ TEST(SchemaRules, RefusalsNameKeywordAndPath) {
       {R"_({"type":"string","pattern":"(?<=a)b"})_", "pattern"},
       {R"_({"type":"string","pattern":"a(?=b)c"})_", "pattern"},
       {R"({"type":"array","items":{"$dynamicRef":"#a"}})", "$dynamicRef"},
-      {R"({"type":"object","dependencies":{"a":["b"]}})", "dependencies"},
+      {R"({"type":"object","divisibleBy":2})", "divisibleBy"},
       {R"({"enum":[]})", "enum"},
       {R"({"type":"object","properties":{"a":false},"required":["a"]})", ""},
       {R"({"allOf":[{"type":"object","patternProperties":{"^a":{}}},{"additionalProperties":false}]})",

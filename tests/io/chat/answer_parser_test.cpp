@@ -317,6 +317,19 @@ TEST(AnswerParser, ACallThatIsCutOffBeforeItsNameIsNeitherACallNorContent) {
             "C(a)");
 }
 
+TEST(AnswerParser, ACutMarkOfACallThatHadToComeIsNoContent) {
+  AnswerParser::Options options = takes_calls();
+  options.begin_is_call = true;
+  const std::string call = "<tool_call>\n{\"name\": \"f\"";
+  for (std::size_t size = 1; size < call.size(); ++size) {
+    options.must_call = true;
+    EXPECT_EQ(parsed(hermes(), call.substr(0, size), options), "") << size;
+  }
+  EXPECT_EQ(parsed(hermes(), "<tool_d", options), "C(<tool_d)");
+  options.must_call = false;
+  EXPECT_EQ(parsed(hermes(), "<tool_c", options), "C(<tool_c)") << "it may be content yet";
+}
+
 TEST(AnswerParser, ACallWithoutASignOfItsOwnIsKnownByItsBeginWhereNothingElseHasIt) {
   const char* const cut_off = "{\"name\": \"f\", \"par";
   EXPECT_EQ(parsed(llama_3_1(), cut_off), "C({\"name\": \"f\", \"par)") << "may be content in JSON";

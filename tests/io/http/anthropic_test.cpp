@@ -235,6 +235,7 @@ TEST(AnthropicConversation, tools_and_thoughts_take_openais_form) {
     {"role":"user","content":[
       {"type":"tool_result","tool_use_id":"t1","content":"sunny","is_error":false},
       {"type":"tool_result","tool_use_id":"t2","content":[{"type":"text","text":"noon"}]},
+      {"type":"tool_result","tool_use_id":"t3","content":[{"type":"tool_reference","tool_name":"clock"}]},
       {"type":"text","text":"And?"}]}])");
   EXPECT_EQ(chat.messages, Json::parse(R"([
     {"role":"user","content":"Weather?"},
@@ -243,6 +244,7 @@ TEST(AnthropicConversation, tools_and_thoughts_take_openais_form) {
       {"id":"t2","type":"function","function":{"name":"time","arguments":{}}}]},
     {"role":"tool","content":"sunny","tool_call_id":"t1"},
     {"role":"tool","content":"noon","tool_call_id":"t2"},
+    {"role":"tool","content":"clock","tool_call_id":"t3"},
     {"role":"user","content":"And?"}])"));
   EXPECT_FALSE(chat.continue_final_message);
 }

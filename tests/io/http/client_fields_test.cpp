@@ -192,6 +192,15 @@ TEST(ClientFields, MaxTokensHasTwoNames) {
     EXPECT_EQ(of_completion(fields).request().sampling.max_tokens, 5);
   }
   EXPECT_EQ(of_chat(R"("max_tokens":5,"max_completion_tokens":6)").param(), "max_completion_tokens");
+  for (const char* fields : {R"("max_completion_tokens":5)", R"("max_tokens":null,"max_completion_tokens":5)"}) {
+    const FieldNames::value_type renamed{"max_tokens", "max_completion_tokens"};
+    EXPECT_THAT(of_chat(fields).job->names, testing::Contains(renamed)) << fields;
+    EXPECT_THAT(of_completion(fields).job->names, testing::Contains(renamed)) << fields;
+  }
+}
+
+TEST(ClientFields, ContextsThatLlamaServerWouldShiftAreNotShifted) {
+  EXPECT_EQ(of_chat(R"("n_keep":-1,"n_discard":4)").param(), "");
 }
 
 TEST(ClientFields, SwitchesOfTheThinkingAreTheTemplates) {

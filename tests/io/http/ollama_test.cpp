@@ -104,7 +104,11 @@ TEST(OllamaGenerate, WhatItLacksIsRefusedByNameUnlessItIsEmpty) {
     for (const char* empty : {"null", "[]", "\"\"", "{}"}) EXPECT_EQ(error_of(with(empty)), "no error") << field;
   }
   EXPECT_THAT(error_of(generate(R"({"prompt":"a","colour":1})")), HasSubstr("colour"));
-  EXPECT_THAT(error_of(generate(R"({"prompt":"a","truncate":true})")), HasSubstr("truncate"));
+  for (const char* value : {"true", "false"}) {
+    EXPECT_EQ(error_of(generate(R"({"prompt":"a","truncate":)" + std::string(value) + ",\"shift\":" + value + "}")),
+              "no error");
+  }
+  EXPECT_THAT(error_of(generate(R"({"prompt":"a","truncate":3})")), HasSubstr("truncate"));
 }
 
 TEST(OllamaGenerate, AFormatIsWhatTheTextMustBe) {
@@ -147,12 +151,18 @@ TEST(OllamaOptions, WhatIsNotSaidIsLeftToTheModel) {
 }
 
 TEST(OllamaOptions, TheAnswerMayTakeTheRestOfTheContext) {
-  for (const char* options : {"{}", R"({"num_predict":-1})", R"({"num_predict":-2})"}) {
+  for (const char* options : {"{}", R"({"num_predict":0})", R"({"num_predict":-1})", R"({"num_predict":-2})"}) {
     const auto request = request_of(generate(R"({"prompt":"a","options":)" + std::string(options) + "}"));
     EXPECT_GT(request.sampling.max_tokens, 1 << 30);
     EXPECT_FALSE(request.open.max_tokens);
   }
-  EXPECT_THAT(error_of(generate(R"({"prompt":"a","options":{"num_predict":0}})")), HasSubstr("options.num_predict"));
+  EXPECT_THAT(error_of(generate(R"({"prompt":"a","options":{"num_predict":-3}})")), HasSubstr("options.num_predict"));
+}
+
+TEST(OllamaOptions, TopPOfZeroKeepsTheLikeliestToken) {
+  const auto top_p = request_of(generate(R"({"prompt":"a","options":{"top_p":0}})")).sampling.top_p;
+  EXPECT_GT(top_p, 0);
+  EXPECT_LT(top_p, 1e-6);
 }
 
 TEST(OllamaOptions, ASeedOfMinusOneIsAnySeed) {
@@ -192,6 +202,12 @@ TEST(OllamaOptions, WholeNumbersMayBeWrittenWithAFraction) {
 TEST(OllamaChat, MessagesGoThroughTheTemplate) {
   const auto request = request_of(chat(R"({"messages":[{"role":"user","content":"Hi","images":[]}]})"));
   EXPECT_EQ(request.prompt, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(OllamaChat, AnAssistantsMessageAtTheEndIsContinued) {
+  const auto request =
+      request_of(chat(R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"One day"}]})"));
+  EXPECT_EQ(request.prompt, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nOne day");
 }
 
 TEST(OllamaChat, TakesTheCallsAndResultsOfTools) {

@@ -262,6 +262,7 @@ TEST(ToolCalls, OfMessagesMayBeAskedForInFourWays) {
   EXPECT_THAT(format(R"(,"tool_choice":{"type":"none"})"), HasSubstr("excludes"));
   EXPECT_THAT(format(R"(,"tool_choice":{"type":"any","disable_parallel_tool_use":true})"),
               testing::Not(HasSubstr("star")));
+  EXPECT_THAT(format(R"(,"tool_choice":{"type":"tool","name":"now"})"), testing::Not(HasSubstr("star")));
   EXPECT_EQ(messages_job(R"(,"tool_choice":{"type":"tool","name":"x"})").error().param, "tool_choice");
   EXPECT_EQ(messages_job(R"(,"tool_choice":{"type":"tool"})").error().param, "tool_choice.name");
   EXPECT_EQ(messages_job(R"(,"tool_choice":{"type":"some"})").error().param, "tool_choice.type");

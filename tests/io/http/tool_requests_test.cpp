@@ -57,6 +57,17 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedField{"choice_without_tools", R"("tool_choice":"required")", "tool_choice"},
         RefusedField{"unknown_choice", openai_tools(R"(,"tool_choice":{"type":"function","function":{"name":"g"}})"),
                      "tool_choice"},
+        RefusedField{"allowed_without_mode",
+                     openai_tools(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"tools":[]}})"),
+                     "tool_choice.allowed_tools.mode"},
+        RefusedField{
+            "nothing_allowed",
+            openai_tools(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}})"),
+            "tool_choice.allowed_tools.tools"},
+        RefusedField{"unknown_allowed",
+                     openai_tools(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[
+                         {"type":"function","function":{"name":"now"}},{"type":"function","function":{"name":"g"}}]}})"),
+                     "tool_choice"},
         RefusedField{"parallel", openai_tools(R"(,"parallel_tool_calls":1)"), "parallel_tool_calls"},
         RefusedField{"functions", R"("functions":[{"name":"f"}])", "functions"},
         RefusedField{"function_call", R"("function_call":{"name":"f"})", "function_call"}),
@@ -69,6 +80,47 @@ TEST(ToolRequests, AToolThatIsNamedIsCalledOnce) {
   };
   EXPECT_THAT(format("\"required\""), HasSubstr("\"star\""));
   EXPECT_THAT(format(R"({"type":"function","function":{"name":"now"}})"), testing::Not(HasSubstr("\"star\"")));
+}
+
+TEST(ToolRequests, AllowedToolsAloneMayBeCalled) {
+  for (const char* mode : {"auto", "required"}) {
+    const auto job =
+        chat_job(openai_tools(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":")" +
+                              std::string(mode) + R"(","tools":[{"type":"function","function":{"name":"now"}}]}})"));
+    ASSERT_TRUE(job) << job.error().message;
+    const auto& text = job->requests[0].sampling.structured_outputs->text;
+    EXPECT_THAT(text, HasSubstr("now"));
+    EXPECT_THAT(text, testing::Not(HasSubstr("weather")));
+    EXPECT_EQ(text.find("triggered_tags") != std::string::npos, std::string(mode) == "auto") << text;
+    EXPECT_THAT(*job->requests[0].prompt, HasSubstr("weather")) << "the model sees all tools";
+  }
+}
+
+TEST(ToolRequests, UniquenessThatTheGrammarCannotHoldIsIgnoredByName) {
+  const auto tools = [](const char* items) {
+    return R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{
+      "a":{"type":"array","uniqueItems":true,"items":)" +
+           std::string(items) + "}}}}}]";
+  };
+  EXPECT_FALSE(chat_job(tools(R"({"type":"string"})"))) << "without a scope, fields without effect are refused";
+  wire::IgnoredFields ignored(wire::UnknownFields::ignored);
+  const wire::IgnoredFields::Scope scope(ignored);
+  const auto kept = chat_job(tools(R"({"enum":["x","y"]})"));
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_TRUE(ignored.names().empty());
+  EXPECT_THAT(kept->requests[0].sampling.structured_outputs->text, HasSubstr("uniqueItems"));
+  const auto dropped = chat_job(tools(R"({"type":"string"})"));
+  ASSERT_TRUE(dropped) << dropped.error().message;
+  EXPECT_THAT(ignored.names(), testing::ElementsAre("tools[].parameters.uniqueItems"));
+  EXPECT_THAT(dropped->requests[0].sampling.structured_outputs->text, testing::Not(HasSubstr("uniqueItems")));
+  EXPECT_THAT(*dropped->requests[0].prompt, HasSubstr("uniqueItems")) << "the model sees it";
+}
+
+TEST(ToolRequests, MapsOfPropertiesThatAreNullAreEmpty) {
+  const auto job = chat_job(
+      R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":null}}}])");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_THAT(*job->requests[0].prompt, HasSubstr(R"("properties": {})"));
 }
 
 TEST(ToolRequests, TheTemplateSeesAFunctionAsItIsGiven) {

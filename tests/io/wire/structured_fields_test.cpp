@@ -136,6 +136,16 @@ TEST(Formats, AreOpenAis) {
             constraint(GrammarKind::json_object));
 }
 
+TEST(Formats, MayBeLlamaServers) {
+  const auto schema = constraint(GrammarKind::json_schema, R"({"type":"integer"})");
+  for (const char* type : {"json_object", "json_schema"}) {
+    const std::string begin = std::string(R"({"type":")") + type + R"(","schema":)";
+    EXPECT_EQ(format(begin + R"({"type":"integer"}})").constraint, schema);
+    EXPECT_EQ(format(begin + "3}").error.value_or(WireError{}).param, "format.schema");
+  }
+  EXPECT_EQ(format(R"({"type":"json_object","schema":null})").constraint, constraint(GrammarKind::json_object));
+}
+
 TEST(Formats, ThatAreWrongNameTheirField) {
   const std::pair<const char*, const char*> all[] = {
       {"\"json\"", "format"},
