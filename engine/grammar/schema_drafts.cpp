@@ -51,12 +51,20 @@ void update_dependencies(Schema& schema) {
 }
 
 void update(Schema& schema) {
-  constexpr std::array<std::string_view, 11> kSchemas{
-      "items",    "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "propertyNames",
-      "contains", "not",             "if",                   "then",             "else"};
-  constexpr std::array<std::string_view, 9> kOfSchemas{
-      "prefixItems", "anyOf", "oneOf", "allOf", "properties", "patternProperties", "$defs", "definitions",
-      "dependentSchemas"};
+  constexpr std::array<std::string_view, 11> kSchemas{"items",
+                                                      "additionalItems",
+                                                      "additionalProperties",
+                                                      "unevaluatedItems",
+                                                      "unevaluatedProperties",
+                                                      "propertyNames",
+                                                      "contains",
+                                                      "not",
+                                                      "if",
+                                                      "then",
+                                                      "else"};
+  constexpr std::array<std::string_view, 9> kOfSchemas{"prefixItems", "anyOf",       "oneOf",
+                                                       "allOf",       "properties",  "patternProperties",
+                                                       "$defs",       "definitions", "dependentSchemas"};
   if (!schema.is_object()) return;
   drop_nulls(schema);
   update_items(schema);

@@ -145,6 +145,8 @@ bool SimulatedDevice::apply_rows(const ExecuteStep& step) {
     Row row{fresh.sequence, fresh.sequence_index, find_request_(fresh.spec), *fresh.spec.prompt};
     if (fresh.spec.adapter.id != row.spec->adapter.id) fail("a row has another adapter than its request");
     row.tokens.insert(row.tokens.end(), fresh.tokens_so_far.begin(), fresh.tokens_so_far.end());
+    // A copy has what its parent has, and the memory outlives a worker. Whatever else begins must be read.
+    if (row.spec->sampling.n == 1 && !outlived_.contains(fresh.sequence)) row.num_drafted = 0;
     rows_.emplace(fresh.row, std::move(row));
   }
   for (const ForcedToken& forced : step.forced_tokens) {
@@ -381,7 +383,10 @@ void SimulatedDevice::kill_worker(bool crashes) {
   unsampled_.reset();
   masks_.clear();
   device_.forget_failures();
-  for (const auto& [id, row] : rows_) device_.drop(row.sequence);
+  for (const auto& [id, row] : rows_) {
+    device_.drop(row.sequence);
+    outlived_.insert(row.sequence);
+  }
   rows_.clear();
   rows_of_first_stage_.clear();
   ran_on_first_stage_.clear();

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -145,6 +146,7 @@ class SimulatedDevice {
   std::map<StepId, StepMasks> masks_;
   StepId connected_to_ = 0;
   std::unordered_map<RowId, Row> rows_;
+  std::unordered_set<SequenceId> outlived_;  ///< sequences that had rows on workers before this one
   std::deque<StepResult> running_;
   /// The tokens of the rows of the first stage, which gets no samples; and the tokens that it ran, by step and work.
   /// Only with stages; all else here is the last stage.
