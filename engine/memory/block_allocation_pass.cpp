@@ -121,9 +121,9 @@ void BlockAllocationPass::preempt_last() {
 
 void BlockAllocationPass::make_way_for_head(std::size_t first) {
   std::int32_t lacking = num_blocks_head_lacks();
-  std::int32_t held = 0;
-  for (std::size_t i = first; i < num_kept_; ++i) held += store_.count_owned(group_of(request_.running[i]));
-  if (held < lacking) return;
+  std::vector<const Group*> victims;
+  for (std::size_t i = first; i < num_kept_; ++i) victims.push_back(&group_of(request_.running[i]));
+  if (store_.count_freed(victims) < lacking) return;
   for (; lacking > 0 && num_kept_ > first; lacking = num_blocks_head_lacks()) preempt_last();
 }
 

@@ -207,6 +207,8 @@ class SequenceStore {
 
   // --- preemption
   std::int32_t count_owned(const Group& group);
+  /// Returns the number of blocks on the device that nobody owns after the groups have left it.
+  std::int32_t count_freed(std::span<const Group* const> groups);
   RecoveryNeed count_recovery(const Group& group);
   void forget(Group& group);
   /// Returns false if the host pool has too little room; then the group stays on the device, but loses its lookahead
@@ -265,7 +267,9 @@ class SequenceStore {
   std::int32_t longest_prefix(std::int32_t limit, Has has) const;
   StepId last_step_computing(std::span<const BlockId> blocks) const;
   bool is_computed(BlockId cached) const { return device_.cache().computed_by(cached) <= last_completed_step_; }
-  /// Calls visit(block, owners in the group) for each distinct block of a group on the device.
+  /// Calls visit(block, owners in the groups) for each distinct block of the groups on the device.
+  template <class Visit>
+  void visit_owned(std::span<const Group* const> groups, Visit visit);
   template <class Visit>
   void visit_owned(const Group& group, Visit visit);
   /// Marks in moved_to_ the blocks that a swap-out would leave with other owners. Returns the number of blocks it would

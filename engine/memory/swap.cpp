@@ -16,11 +16,13 @@ constexpr BlockId kSharedKept = -2;  // value of moved_to_
 }  // namespace
 
 template <class Visit>
-void SequenceStore::visit_owned(const Group& group, Visit visit) {
+void SequenceStore::visit_owned(std::span<const Group* const> groups, Visit visit) {
   const auto each_entry = [&](auto&& take) {
-    for (const Sequence* sequence : group.sequences) {
-      for (const KvBlocks& blocks : sequence->kv)
-        for (const BlockId block : blocks.table.owned()) take(block);
+    for (const Group* group : groups) {
+      for (const Sequence* sequence : group->sequences) {
+        for (const KvBlocks& blocks : sequence->kv)
+          for (const BlockId block : blocks.table.owned()) take(block);
+      }
     }
   };
   each_entry([&](BlockId block) { ++leaving_device_[static_cast<std::size_t>(block)]; });
@@ -30,9 +32,21 @@ void SequenceStore::visit_owned(const Group& group, Visit visit) {
   });
 }
 
+template <class Visit>
+void SequenceStore::visit_owned(const Group& group, Visit visit) {
+  const Group* const alone = &group;
+  visit_owned(std::span(&alone, 1), std::move(visit));
+}
+
 std::int32_t SequenceStore::count_owned(const Group& group) {
   std::int32_t count = 0;
   visit_owned(group, [&](BlockId, std::int32_t) { ++count; });
+  return count;
+}
+
+std::int32_t SequenceStore::count_freed(std::span<const Group* const> groups) {
+  std::int32_t count = 0;
+  visit_owned(groups, [&](BlockId block, std::int32_t owners) { count += device_.pool().num_owners(block) == owners; });
   return count;
 }
 

@@ -130,9 +130,16 @@ RotaryShape read_rope(ConfigSource& config, const RopeKeys& keys) {
                     .theta = config.number(keys.theta, 0.0, keys.default_theta),
                     .scaling = {}};
   const std::int64_t original = config.integer("original_max_position_embeddings", 1, kMaxPositions, 0);
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!config.has(key)) continue;
-    config.object(key, [&](ConfigSource& rope) { shape = read_parameters(rope, keys, std::move(shape), original); });
+  const bool has_scaling = config.has("rope_scaling");  // replaces rope_parameters, as in transformers
+  const char* key = has_scaling ? "rope_scaling" : "rope_parameters";
+  if (!config.has(key)) return shape;
+  bool has_theta = config.has(keys.theta);
+  config.object(key, [&](ConfigSource& rope) {
+    has_theta |= rope.has("rope_theta");
+    shape = read_parameters(rope, keys, std::move(shape), original);
+  });
+  if (has_scaling && config.has("rope_parameters") && !has_theta) {
+    config.reject("rope_scaling", "replaces rope_parameters, and has no rope_theta: put all of it into rope_parameters");
   }
   return shape;
 }

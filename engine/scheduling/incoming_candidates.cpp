@@ -117,6 +117,11 @@ AdmissionCandidate BatchPlanner::admission_of(const SequenceGroup& group, Sequen
   return candidate;
 }
 
+/// Returns whether a prompt that counts as long may begin beside those that run partially.
+bool may_begin_long_prompt(const MemoryRequest& plan) {
+  return plan.long_prompt_tokens == 0 || plan.max_partial_long_prompts > 0;
+}
+
 /// Returns false if no group behind this one may be admitted. Long prompts that the block manager has passed over are
 /// offered again when a long prompt may begin.
 bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room) {
@@ -132,8 +137,7 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
     const std::int32_t length = group.length(s);
     const std::int32_t left = plan.token_budget - room.used_tokens;
     const bool is_long_prompt = is_long(length);
-    const bool may_begin = plan.long_prompt_tokens == 0 || plan.max_partial_long_prompts > 0;
-    if (is_long_prompt && s.is_passed_over && !may_begin) continue;
+    if (is_long_prompt && s.is_passed_over && !may_begin_long_prompt(plan)) continue;
     const std::int32_t rows_wanted = group.rows_wanted();
     if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= max_offers_) return false;
     AdmissionCandidate candidate = admission_of(group, s);
@@ -187,17 +191,26 @@ void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const
   const bool swapped_first = !plan.swapped.empty() && plan.swapped.front().num_waiting_before == 0;
   const bool is_offered = swapped_first ? plan.swapped.front().group == head->entry.id
                                         : !plan.waiting.empty() && plan.waiting.front().group == head->entry.id;
+  const auto is_less_urgent = [&](const RunningCandidate& candidate) {
+    const SequenceGroup& group = *table_.groups.at(candidate.group);
+    return group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
+  };
   const std::int32_t rows_lacking = head->rows_wanted() - table_.num_free_rows();
+  std::int32_t num_less_urgent = 0;
+  std::int32_t num_preempted = 0;
   std::int32_t rows_freed = 0;
   for (auto candidate = plan.running.rbegin(); candidate != plan.running.rend(); ++candidate) {
-    const SequenceGroup& group = *table_.groups.at(candidate->group);
-    const bool is_less_urgent =
-        group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
-    if (!is_less_urgent) return;
-    plan.num_giving_way += is_offered ? 1 : 0;
+    if (!is_less_urgent(*candidate)) break;
+    ++num_less_urgent;
     if (rows_freed >= rows_lacking) continue;
-    ++plan.num_preempted_for_rows;
+    ++num_preempted;
     rows_freed += rows_freed_by(*candidate);
+  }
+  if (is_offered) plan.num_giving_way = num_less_urgent;
+  // None is preempted if the head cannot come in: it needs more rows, or waits for the end of a long prompt.
+  const bool is_passed_over = std::ranges::any_of(head->sequences, &Sequence::is_passed_over);
+  if (rows_freed >= rows_lacking && (!is_passed_over || may_begin_long_prompt(plan))) {
+    plan.num_preempted_for_rows = num_preempted;
   }
 }
 

@@ -67,7 +67,7 @@ class FairQueue final : public WaitingQueue {
     insert(entry, *tenant);
   }
 
-  void put_back(const QueueEntry& entry) override { insert(entry, *tenants_.try_emplace(entry.user).first); }
+  void put_back(const QueueEntry& entry) override { insert(entry, known(entry.user)); }
 
   void erase(const QueueEntry& entry) override {
     const auto found = tenants_.find(entry.user);
@@ -126,7 +126,9 @@ class FairQueue final : public WaitingQueue {
     return std::tuple(served(a), a.user, a.id) < std::tuple(served(b), b.user, b.id);
   }
 
-  void charge(const QueueEntry& entry, std::int64_t num_tokens) override { tenants_[entry.user].served += num_tokens; }
+  void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
+    known(entry.user).second.served += num_tokens;
+  }
 
   void save(Encoder& out) const override {
     std::vector<std::pair<std::string, std::int64_t>> served;
@@ -184,6 +186,13 @@ class FairQueue final : public WaitingQueue {
     Order::iterator place;                      ///< valid if `waiting` is not empty
   };
   using Tenants = std::unordered_map<std::string, Tenant>;
+
+  /// Returns a tenant with a group. If it was forgotten while the group ran, it begins as a tenant that returns.
+  Tenants::value_type& known(const std::string& user) {
+    const auto [tenant, is_new] = tenants_.try_emplace(user);
+    if (is_new) tenant->second.served = served_by_now();
+    return *tenant;
+  }
 
   void insert(const QueueEntry& entry, Tenants::value_type& named) {
     auto& [user, tenant] = named;

@@ -133,6 +133,16 @@ TEST(Families, RopeScalingIsReadFromOlderAndNewerFiles) {
   config = read_family(describe_llama, source);
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(rotary_of(config).theta, 1000000.0);
+
+  source["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};  // replaces rope_parameters, as in transformers
+  config = read_family(describe_llama, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(rotary_of(config).scaling.type, RopeScaling::Type::linear);
+  EXPECT_EQ(rotary_of(config).theta, 500000.0);
+  source.erase("rope_theta");
+  config = read_family(describe_llama, source);
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message.find("rope_scaling"), std::string::npos) << config.error().message;
 }
 
 TEST(Families, YarnIsReadWithTheDefaultsOfTransformers) {

@@ -125,11 +125,31 @@ TEST(WaitingQueue, FairVisitsInTheOrderInWhichOneTenantAfterTheOtherIsServed) {
 
 TEST(WaitingQueue, FairDoesNotLiftATenantWhoseGroupLosesItsMemory) {
   const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  queue->push(queued(2, 0, "light"));
+  queue->erase(queued(2, 0, "light"));  // it runs
   queue->push(queued(1, 0, "heavy"));
   queue->charge(queued(1, 0, "heavy"), 1000);
   queue->put_back(queued(2, 0, "light"));  // it was served little while it ran
   queue->charge(queued(2, 0, "light"), 100);
   EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 1}));
+}
+
+TEST(WaitingQueue, FairForgetsNoTokensOfATenantThatRunsAmongManyNames) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  for (RequestId id = 1; id <= 2; ++id) {
+    const std::string user = id == 1 ? "runs" : "waits";
+    queue->push(queued(id, 0, user));
+    queue->charge(queued(id, 0, user), 1'000'000);
+  }
+  queue->erase(queued(1, 0, "runs"));
+  for (RequestId id = 10; id < 5000; ++id) {
+    const QueueEntry once = queued(id, 0, "once" + std::to_string(id));
+    queue->push(once);
+    queue->erase(once);
+  }
+  queue->charge(queued(1, 0, "runs"), 1);
+  queue->put_back(queued(1, 0, "runs"));
+  EXPECT_EQ(order(*queue), (std::vector<RequestId>{2, 1})) << "it has had one token more";
 }
 
 TEST(WaitingQueue, VisitingStopsWhenToldAndErasingTwiceIsHarmless) {
