@@ -139,7 +139,8 @@ RotaryShape read_rope(ConfigSource& config, const RopeKeys& keys) {
     shape = read_parameters(rope, keys, std::move(shape), original);
   });
   if (has_scaling && config.has("rope_parameters") && !has_theta) {
-    config.reject("rope_scaling", "replaces rope_parameters, and has no rope_theta: put all of it into rope_parameters");
+    config.reject("rope_scaling",
+                  "replaces rope_parameters, and has no rope_theta: put all of it into rope_parameters");
   }
   return shape;
 }

@@ -276,8 +276,9 @@ void Connection::dispatch() {
   }
   reader_.reset();
   std::string().swap(input_);
-  deadline_.cancel();
+  disarm();
   phase_ = Phase::answering;
+  if (waiting_for_output_) arm(context_.config.http_send_timeout_ms);  // for "100 Continue"
   const auto exchange = std::make_shared<Exchange>(*this, std::move(admission->form), std::move(record_));
   exchange_ = exchange.get();
   try {
@@ -310,7 +311,7 @@ void Connection::refuse(const AnswerForm& form, const ErrorAnswer& error, const 
 /// Call when the whole answer is in the output.
 void Connection::answer_at_once(bool keep_alive) {
   phase_ = keep_alive ? Phase::answering : Phase::refusing;
-  deadline_.cancel();
+  disarm();
   if (!keep_alive) arm(context_.config.http_close_grace_ms);
   reader_.reset();
   admission_.reset();
@@ -394,7 +395,7 @@ void Connection::wait_for_output() {
 void Connection::on_all_sent() {
   std::string().swap(output_);
   count_buffered();
-  if (phase_ == Phase::answering) deadline_.cancel();
+  if (phase_ == Phase::answering) disarm();
   if (answer_ended_) {
     answer_ended_ = false;
     if (keep_alive_ && !pipelined_ && !finishing_ && !input_ended_) return await_next_request();
@@ -464,6 +465,11 @@ void Connection::arm(std::int64_t timeout_ms) {
     if (cancelled || is_stale || self->phase_ == Phase::closed) return;
     close_on_exception(*self, [&] { self->on_deadline(); });
   });
+}
+
+/// The handler of a timer that has expired may wait for its turn: with this expiry it is stale.
+void Connection::disarm() {
+  deadline_.expires_at(std::chrono::steady_clock::time_point::max());
 }
 
 void Connection::on_deadline() {

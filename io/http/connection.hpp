@@ -111,6 +111,7 @@ class Connection final : public AnswerPeer, public std::enable_shared_from_this<
   void read_flood_later();
   void linger();
   void arm(std::int64_t timeout_ms);
+  void disarm();
   void on_deadline();
 
   ByteStream stream_;

@@ -126,9 +126,7 @@ bool Connection::take_input(std::string_view bytes) {
     return true;
   } catch (const std::bad_alloc&) {
     std::string().swap(input_);
-    const auto refusal = wire_error(io::no_memory());
-    refuse({}, refusal.code, refusal.message, {}, refusal.retry_after_ms);
-    begin_close();
+    refuse_line(wire_error(io::no_memory()));
     pump();
     return false;
   }
@@ -194,7 +192,7 @@ void Connection::take_lines() {
       break;
     }
     if (length > serving::kSmallTextBytes && !has_room()) {
-      refuse_for_room();
+      refuse_line(no_room());
       break;
     }
     if (end == std::string::npos) {
@@ -271,10 +269,9 @@ void Connection::handle(ParsedLine message) {
 
 /// Refuses a line whose id is not known yet, with an error without an id, and reads no more input. Running requests
 /// continue.
-void Connection::refuse_for_room() {
-  const auto refusal = no_room();
+void Connection::refuse_line(const WireError& refusal) {
   refuse({}, refusal.code, refusal.message, {}, refusal.retry_after_ms);
-  begin_close();
+  closing_ = true;  // without a deadline for the running requests
 }
 
 void Connection::refuse_input(WireCode code, std::string message) {
@@ -352,6 +349,7 @@ void Connection::on_event(serving::Refused& refused) {
 
 void Connection::on_event(serving::QueryAnswered& answered) {
   const auto it = asked_.find(answered.tag);
+  if (it == asked_.end()) return;  // the session has failed meanwhile
   const auto id = std::move(it->second);
   asked_.erase(it);
   std::visit([&](const auto& answer) { append_answer(queue_.line(), id, answer); }, answered.answer);

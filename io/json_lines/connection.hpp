@@ -131,7 +131,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void prepare(std::string line);
   void on_prepared(std::optional<ParsedLine> parsed);
   void handle(ParsedLine message);
-  void refuse_for_room();
+  void refuse_line(const WireError& refusal);
   /// Refuses all further input: cancels the live requests, and closes the connection once they have ended.
   void refuse_input(WireCode code, std::string message);
 

@@ -10,7 +10,8 @@
 namespace pagoda::json_lines {
 
 void Connection::watch_client() {
-  if (closed_ || closing_) return;
+  if (closed_ || awaited_ == Awaited::close) return;
+  if (closing_ && !has_work()) return await(Awaited::close);
   if (!is_authorized() && !has_work() && !input_ended_) return await(Awaited::key);  // input does not extend the time
   const bool is_idle = !has_work() && !input_ended_;
   await(writing_ ? Awaited::reading : is_idle ? Awaited::line : Awaited::nothing);

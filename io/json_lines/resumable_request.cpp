@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <spdlog/spdlog.h>
+
 #include "io/json_lines/connection.hpp"
 #include "io/serving/delta_order.hpp"
 #include "io/serving/session.hpp"
@@ -67,11 +69,16 @@ class ResumableRequest : public std::enable_shared_from_this<ResumableRequest> {
 
   void on_events(std::vector<serving::Event>& events) {
     const auto self = shared_from_this();
-    for (auto& event : events) {
-      if (ended_) return;
-      std::visit([this](auto& e) { on_event(e); }, event);
+    try {
+      for (auto& event : events) {
+        if (ended_) return;
+        std::visit([this](auto& e) { on_event(e); }, event);
+      }
+      stream_->notify_reader();
+    } catch (const std::exception& error) {
+      spdlog::error("request {}: {}", stream_->name().quoted_id(), error.what());
+      fail_with({ErrorCode::internal, "the server failed on this request"});
     }
-    stream_->notify_reader();
   }
 
   void on_event(OutputBatch& batch) {

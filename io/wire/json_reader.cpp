@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "io/wire/exact_json.hpp"
@@ -39,9 +39,9 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     if (open_.size() == 1) field_ = name;
     auto& object = open_.back();
     awaits_value_ = true;
-    if (object.has(name)) {
+    if (Json* const known = object.find(name)) {
       if (keys_ == Keys::last_counts) {
-        slot_ = &(*object.value)[name];
+        slot_ = known;
         return true;
       }
       error_ = {WireCode::invalid_request, "key \"" + name + "\" appears twice in one object", field_};
@@ -81,21 +81,27 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   /// An array or object that is not closed yet.
   struct Open {
     Json* value;
-    std::unordered_set<std::string> keys;  ///< of an object with many keys
+    std::unordered_map<std::string, std::size_t> places;  ///< of the keys of an object with many keys
 
-    bool has(const std::string& name) {
-      const auto& object = value->get_ref<const Json::object_t&>();
-      if (object.size() < kKeysFoundByLooking) return object.find(name) != object.end();
-      if (object.size() == kKeysFoundByLooking && keys.empty()) {
-        for (const auto& [key, ignored] : object) keys.insert(key);
+    /// Returns the value of a key; null if the object does not have it.
+    Json* find(const std::string& name) {
+      auto& object = value->get_ref<Json::object_t&>();
+      if (object.size() < kKeysFoundByLooking) {
+        const auto found = object.find(name);
+        return found == object.end() ? nullptr : &found->second;
       }
-      return keys.contains(name);
+      auto& entries = static_cast<Json::object_t::Container&>(object);
+      if (places.empty()) {
+        for (std::size_t i = 0; i < entries.size(); ++i) places.emplace(entries[i].first, i);
+      }
+      const auto found = places.find(name);
+      return found == places.end() ? nullptr : &entries[found->second].second;
     }
 
     /// Adds a key and returns the place of its value.
     Json* add(std::string name) {
       auto& object = value->get_ref<Json::object_t&>();
-      if (!keys.empty()) keys.insert(name);
+      if (!places.empty()) places.emplace(name, object.size());
       // Bypasses the map's own insertion, which would search all keys again.
       auto& entries = static_cast<Json::object_t::Container&>(object);
       return &entries.emplace_back(std::move(name), nullptr).second;

@@ -101,7 +101,9 @@ void read_reasoning(FieldReader& item, const std::string& where, std::size_t fir
   if (reasoning.empty()) reasoning = std::move(summary);
   auto& answer = open_or_new_answer(messages, first);
   if (reasoning.empty()) return;
-  answer["reasoning_content"] = answer.value("reasoning_content", "") + reasoning;
+  auto& whole = answer["reasoning_content"];
+  if (whole.is_null()) whole = "";
+  whole.get_ref<std::string&>() += reasoning;
 }
 
 void read_call(FieldReader& item, std::size_t first, Json& messages) {

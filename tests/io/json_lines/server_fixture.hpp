@@ -25,7 +25,7 @@ class ServerTest : public testing::Test {
 
   void start(ServerConfig config = {}, std::shared_ptr<const chat::ChatPrompts> chat = nullptr) {
     config.listen = "127.0.0.1:0";
-    config.close_grace_ms = 3000;
+    if (config.close_grace_ms == ServerConfig{}.close_grace_ms) config.close_grace_ms = 3000;
     auto server = Server::start(system_, fake_model(std::move(chat)), std::move(config), telemetry_);
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(*server);

@@ -250,6 +250,25 @@ TEST_F(ServerTest, WhereTooManyBytesWaitNewRequestsAreRefusedAndWhatRunsGoesOn) 
   EXPECT_TRUE(eventually([&] { return telemetry_->json_lines.buffered_bytes == 0; }));
 }
 
+TEST_F(ServerTest, ALineThatIsRefusedForRoomLeavesTheConnectionsRequestsTheirTime) {
+  telemetry_->max_buffered_bytes = 1 << 20;
+  ServerConfig config;
+  config.close_grace_ms = 100;
+  start(config);
+  auto c = client();
+  c.send(generate("live", "hold"));
+  EXPECT_EQ(c.receive()["event"], "delta");
+  telemetry_->http.buffered_bytes = 2 << 20;  // the other server's connections
+  c.send_raw(std::string(100'000, ' '));
+  EXPECT_EQ(c.receive()["error"]["code"], "queue_full");
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  telemetry_->http.buffered_bytes = 0;
+  auto other = client();
+  other.send(generate("last", "last words"));
+  EXPECT_EQ(c.receive()["event"], "done") << "not cut off";
+  EXPECT_TRUE(c.at_end());
+}
+
 TEST_F(ServerTest, LiveRequestsOfOneConnectionHaveALimit) {
   ServerConfig config;
   config.max_live_requests_per_connection = 2;

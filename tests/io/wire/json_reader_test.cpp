@@ -67,6 +67,25 @@ TEST(JsonReader, ALoneSurrogateIsNamed) {
   EXPECT_EQ(read_json(R"("\x")", kDepth).error().message.find("surrogate"), std::string::npos);
 }
 
+TEST(JsonReader, InACutTextTheLastOfEqualKeysCountsAlsoAmongManyKeys) {
+  for (const int count : {1, 15, 16, 17, 40'000}) {  // in quadratic time the last would take many seconds
+    std::string text = "{";
+    Json expected = Json::object();
+    for (int round = 0; round < 2; ++round) {
+      for (int i = 0; i < count; ++i) {
+        text += (text.size() > 1 ? ",\"k" : "\"k") + std::to_string(i) + "\":" + std::to_string(i + round);
+        if (count <= 17) expected["k" + std::to_string(i)] = i + round;
+      }
+    }
+    const Json value = read_cut_json(text + "}", kDepth);
+    EXPECT_EQ(value.size(), static_cast<std::size_t>(count));
+    EXPECT_EQ(value.back(), count);
+    if (count <= 17) {
+      EXPECT_EQ(value, expected);
+    }
+  }
+}
+
 TEST(JsonReader, WhatIsCutOffIsClosedWhereItEnds) {
   const std::string whole = R"({"a":"x\"\\y","b":[1,{"c":true}],"d":12,"e":null})";
   EXPECT_EQ(json_text(read_cut_json(whole, kDepth)), whole);
