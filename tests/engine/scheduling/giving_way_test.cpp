@@ -61,6 +61,37 @@ TEST(GivingWay, IsNotForRequestsOfTheSamePriorityNorForOnesThatCannotBeHelped) {
   EXPECT_EQ(service.finished.size(), 4U);
 }
 
+TEST(GivingWay, BlocksThatOthersShareHelpNobody) {
+  Service service(by_priority(16), {.layout = KvLayout::uniform(4), .num_device_blocks = 100});
+  const TokenIds shared(160, 7);  // 40 blocks
+  service.add(1, shared, 40, -5);
+  for (int i = 0; i < 3; ++i) service.step();
+  for (RequestId id = 2; id <= 5; ++id) service.add(id, shared, 40, 5);
+  for (int i = 0; i < 6; ++i) service.step();
+  EXPECT_EQ(service.first_token_in.count(5), 1U) << "all run";
+  service.add(10, 280, 4, -1);  // 70 blocks, more than the less urgent ones have for themselves
+  for (int i = 0; i < 6; ++i) service.step();
+  EXPECT_TRUE(service.num_preemptions.empty());
+  service.run();
+  EXPECT_EQ(service.finished.size(), 6U);
+}
+
+TEST(GivingWay, NoRowIsTakenForALongPromptThatMustWaitForAnother) {
+  SchedulerConfig config = by_priority(2);
+  config.max_num_batched_tokens = 1000;
+  config.long_prefill_tokens = 100;
+  config.max_partial_long_prompts = 1;
+  Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 500});
+  service.add(1, 10, 100, 5);
+  service.step();
+  service.add(2, 2000, 1, 0);
+  for (int i = 0; i < 3; ++i) service.step();
+  service.add(3, 2000, 1, -5);
+  service.run();
+  EXPECT_EQ(service.finished.size(), 3U);
+  EXPECT_LE(service.num_preemptions[1], 2);
+}
+
 TEST(GivingWay, ARequestThatPassedAnEquallyUrgentOneKeepsItsMemory) {
   SchedulerConfig config = by_priority(16);
   config.max_adapters = 1;
