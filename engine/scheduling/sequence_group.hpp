@@ -60,7 +60,7 @@ struct Sequence {
   std::int32_t num_drafted_tokens = 0;
   /// Maximum number of tokens that the draft model reads of it in the next plan's step; 0 = none.
   std::int32_t max_draft_inputs = 0;
-  DraftOutcomes made_drafts;            ///< of the draft model
+  DraftOutcomes made_drafts;            ///< results of drafts that the draft model made
   std::int32_t num_charged_tokens = 0;  ///< number of first tokens that were charged to the tenant
   std::int32_t num_lost_tokens = 0;     ///< number of computed tokens whose KV was dropped since it ran; for metrics
 
