@@ -42,7 +42,7 @@ Result<ordered_json> chat_templates(const GgufFile& file) {
     if (text::find_invalid_utf8(**text) != std::string_view::npos) {
       return file.bad(key, "is not valid UTF-8, so JSON cannot hold it", ErrorCode::unsupported);
     }
-    const std::string_view name = suffix.empty() ? chat::NamedTemplate().name : suffix.substr(1);
+    const std::string name = suffix.empty() ? chat::NamedTemplate().name : std::string(suffix.substr(1));
     named.push_back({{"name", name}, {"template", **text}});
   }
   if (named.empty()) return ordered_json();
