@@ -16,8 +16,9 @@ function(pagoda_compile_options target)
                                              -fno-omit-frame-pointer -fno-sanitize-recover=all>)
     target_link_options(${target} PUBLIC -fsanitize=${PAGODA_SANITIZE})
     if(PAGODA_SANITIZE MATCHES "address" AND NOT target STREQUAL "pagoda_kernels")
-      # This halves the time to compile. AddressSanitizer too finds what these checks find. Kernels would run too slowly.
-      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -fno-sanitize=null,object-size,vptr>)
+      # This nearly halves the time to compile. AddressSanitizer, too, stops at null pointers and at objects that are too
+      # small. With -Og kernels would run too slowly.
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -fno-sanitize=null,object-size>)
     endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # GCC takes moved variants for uninitialised in sanitized code. The debug build has the warning.

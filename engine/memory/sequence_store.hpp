@@ -207,7 +207,7 @@ class SequenceStore {
 
   // --- preemption
   std::int32_t count_owned(const Group& group);
-  /// Returns the number of blocks on the device that nobody owns after the groups have left it.
+  /// Returns the number of device blocks that become free when the groups leave the device.
   std::int32_t count_freed(std::span<const Group* const> groups);
   RecoveryNeed count_recovery(const Group& group);
   void forget(Group& group);

@@ -44,7 +44,7 @@ class AnswerParser {
     bool takes_calls = false;  ///< whether calls are parsed; else text that looks like a call is content
     /// Whether content never begins as a call does. A call that is cut off early is then recognized by its begin alone.
     bool begin_is_call = false;
-    bool must_call = false;  ///< whether there is a call and no content
+    bool must_call = false;  ///< whether the answer has a call and no content
     /// Names of the tools, where calls begin with names (ToolCallForm::begins_with_name); other names are content
     /// there.
     std::vector<std::string> names = {};

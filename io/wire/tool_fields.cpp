@@ -200,7 +200,7 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
     const bool may_be_called = allowed.empty() || std::ranges::find(allowed, tool.name) != allowed.end();
     if (may_be_called) {
       Json parameters = tool.function.at("parameters");
-      if (drop_uniqueness(parameters)) {
+      if (choice != ToolChoice::none && drop_uniqueness(parameters)) {
         const Json given{{"uniqueItems", true}};
         FieldReader schema(given, FieldReader::Nulls::absent, tool.where + ".parameters.");
         schema.ignore("uniqueItems", "is supported only for items with an enum");

@@ -55,7 +55,8 @@ ParsedTurn parse_chat(const Json& body, const chat::ChatPrompts& prompts, std::s
   if (auto status = fields.finish(); !status) return tl::unexpected(error_answer(status.error()));
   if (!turn.chat.messages.empty()) {
     const auto& last = turn.chat.messages.back();
-    turn.chat.continue_final_message = last["role"] == "assistant" && !last.contains("tool_calls");
+    const bool has_text = last["content"].is_string() && last["content"] != "";
+    turn.chat.continue_final_message = last["role"] == "assistant" && has_text && !last.contains("tool_calls");
     turn.chat.add_generation_prompt = !turn.chat.continue_final_message;
   }
   if (turn.chat.messages.empty())

@@ -208,6 +208,11 @@ TEST(OllamaChat, AnAssistantsMessageAtTheEndIsContinued) {
   const auto request =
       request_of(chat(R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"One day"}]})"));
   EXPECT_EQ(request.prompt, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nOne day");
+  for (const char* content : {"\"\"", "null"}) {  // nothing to continue
+    const auto next = request_of(chat(R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":)" +
+                                      std::string(content) + "}]}"));
+    EXPECT_THAT(*next.prompt, testing::EndsWith("<|im_end|>\n<|im_start|>assistant\n")) << content;
+  }
 }
 
 TEST(OllamaChat, TakesTheCallsAndResultsOfTools) {

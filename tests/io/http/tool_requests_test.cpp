@@ -103,6 +103,7 @@ TEST(ToolRequests, UniquenessThatTheGrammarCannotHoldIsIgnoredByName) {
            std::string(items) + "}}}}}]";
   };
   EXPECT_FALSE(chat_job(tools(R"({"type":"string"})"))) << "without a scope, fields without effect are refused";
+  EXPECT_TRUE(chat_job(tools(R"({"type":"string"})") + R"(,"tool_choice":"none")")) << "there is no call";
   wire::IgnoredFields ignored(wire::UnknownFields::ignored);
   const wire::IgnoredFields::Scope scope(ignored);
   const auto kept = chat_job(tools(R"({"enum":["x","y"]})"));
