@@ -42,6 +42,7 @@ Command add_key(CLI::App& pagoda);
 Command add_manual(CLI::App& pagoda);
 Command add_completion(CLI::App& pagoda);
 Command add_worker(CLI::App& pagoda);
+Command add_cache(CLI::App& pagoda);
 
 /// Prints "pagoda: MESSAGE" as one line on stderr.
 void complain(std::string message);

@@ -44,10 +44,10 @@ int run(int argc, char** argv) {
   pagoda.require_subcommand(1);
   pagoda.set_version_flag("--version", std::string(version()));
   const std::vector<apps::Command> commands{
-      apps::add_serve(pagoda),  apps::add_chat(pagoda),       apps::add_generate(pagoda), apps::add_run_batch(pagoda),
-      apps::add_bench(pagoda),  apps::add_inspect(pagoda),    apps::add_tokenize(pagoda), apps::add_quantize(pagoda),
-      apps::add_replay(pagoda), apps::add_doctor(pagoda),     apps::add_ctl(pagoda),      apps::add_key(pagoda),
-      apps::add_manual(pagoda), apps::add_completion(pagoda), apps::add_worker(pagoda)};
+      apps::add_serve(pagoda),  apps::add_chat(pagoda),    apps::add_generate(pagoda),   apps::add_run_batch(pagoda),
+      apps::add_bench(pagoda),  apps::add_inspect(pagoda), apps::add_tokenize(pagoda),   apps::add_quantize(pagoda),
+      apps::add_replay(pagoda), apps::add_doctor(pagoda),  apps::add_ctl(pagoda),        apps::add_key(pagoda),
+      apps::add_cache(pagoda),  apps::add_manual(pagoda),  apps::add_completion(pagoda), apps::add_worker(pagoda)};
   auto [arguments, notes, problems] = arguments_of(argc, argv);
   std::ranges::reverse(arguments);  // order that CLI11 expects
   for (const auto& note : notes) apps::complain(note);

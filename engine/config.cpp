@@ -315,6 +315,11 @@ std::vector<Error> EngineConfig::validate() const {
   if (device != "cpu" && weight_memory != defaults.weight_memory) {
     check.refuse("weight_memory", "is for --device cpu; a GPU keeps the weights in its own memory");
   }
+  if (packed_cache.empty()) check.refuse("packed_cache", "must be auto, off or a folder");
+  if (device != "cpu" && packed_cache != defaults.packed_cache && packed_cache != "off") {
+    check.refuse("packed_cache", "is for --device cpu");
+  }
+  check.number("packed_cache_size", packed_cache_size, 0, false, kMaxGib);
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
   check_devices(*this, check);
   check.one_of("cpu_affinity", cpu_affinity, {"auto", "none", "cores", "numa"});

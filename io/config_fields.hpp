@@ -51,6 +51,12 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Weights that are neither converted nor quantised, on a CPU: mapped (read from the mapped file), copied (into "
         "memory with huge pages, which is faster), auto (copied if they fit half of the free memory and leave room for "
         "the KV cache)");
+  visit("packed_cache", config.packed_cache,
+        "Folder that keeps weights as the kernels of a CPU use them (packed from GGUF, AWQ or GPTQ, or quantised with "
+        "--quantize), so that the next start reads them: auto (pagoda/packed in the user's cache folder, for 64 MiB or "
+        "more), off, or a folder");
+  visit("packed_cache_size", config.packed_cache_size,
+        "GiB that this folder takes at most; the files that were used least recently give way");
   visit("kv_cache_dtype", config.kv_cache_dtype,
         "Type of the KV cache: auto (as dtype), float32, float16, bfloat16, fp8_e4m3 (or fp8), int8");
   visit("chat_template", config.chat_template, "Jinja file of the chat template; empty: the template of the model");

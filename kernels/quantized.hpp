@@ -33,6 +33,10 @@ constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
   return {};
 }
 
+/// Version of what is stored in files of packed weights (io/packed_cache): the layout of panels, and how weights are
+/// rounded to integers. Raise it when either changes; tests/engine/weights/quantized_layout_test.cpp notices.
+inline constexpr int kQuantizedLayoutVersion = 1;
+
 /// Format of weights that are stored as small integers.
 struct QuantizedFormat {
   int bits = 8;  ///< 2, 3, 4, 5, 6 or 8; 2 and 3 run on a CPU only

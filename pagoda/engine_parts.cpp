@@ -138,16 +138,6 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
           }};
 }
 
-/// Lets the first worker fill the copies of weights that the workers of all replicas use.
-void fill_copies_with_first(actors::DeviceFactory& factory,
-                            const std::shared_ptr<weights::CopyStore::ModelCopies>& copies) {
-  factory.make_worker = [make = std::move(factory.make_worker), copies] {
-    auto worker = make();
-    if (worker) copies->mark_complete();
-    return worker;
-  };
-}
-
 /// Resets the state of a rank before each worker that holds it.
 void reset_with_workers(actors::DeviceFactory& factory, const std::shared_ptr<kernels::RankMemory>& exchange,
                         RankId rank) {
@@ -237,7 +227,6 @@ class DeviceMaker {
     auto loaded = load_device(config, *plan, *device, setup.progress,
                               {.pools = nullptr, .weights = copies(its, *device), .ranks = exchange});
     if (!loaded) return loaded;
-    if (its.own_copies) fill_copies_with_first(loaded->factory, its.own_copies);
     if (exchange != nullptr) reset_with_workers(loaded->factory, exchange, config.rank);
     return loaded;
   }

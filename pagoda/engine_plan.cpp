@@ -369,6 +369,7 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   const bool is_dummy = config.load_format == "dummy";
   auto files = io::open_model_files(config.model, is_dummy ? io::LoadFormat::dummy : io::LoadFormat::automatic);
   if (!files) return fail(std::move(files.error()));
+  plan.path = config.model;
   plan.files = std::move(*files);
   auto model = plan.files->spec();
   if (!model) return fail(model.error());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/config.hpp"
 #include "engine/execution/model_runner.hpp"
@@ -23,6 +24,7 @@ inline constexpr double kBytesPerGib = 1024.0 * 1024.0 * 1024.0;
 /// Sizes of a future engine, known before weights are read or memory is taken. Fields that depend on the device's
 /// memory come last.
 struct EnginePlan {
+  std::string path;  ///< path of the model, as it is configured
   std::shared_ptr<const io::ModelFiles> files;
   models::ModelSpec model;  ///< the part of the model that the rank of the configuration computes
   std::shared_ptr<const io::ModelWeights> checkpoint;  ///< mapped; its headers were checked

@@ -1,12 +1,58 @@
 #include "pagoda/model_loader.hpp"
 
+#include <filesystem>
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
 #include "actors/clock.hpp"
 #include "engine/models/model_spec.hpp"
+#include "io/model_files/model_fingerprint.hpp"
+#include "io/packed_cache/cached_copies.hpp"
+#include "io/version.hpp"
+#include "kernels/quantized.hpp"
 
 namespace pagoda {
+namespace {
+
+/// Copies of smaller models are not kept in the user's cache folder: they are made in about the time of a read.
+constexpr std::int64_t kMinCachedBytes = std::int64_t{64} << 20;
+
+/// Returns a text that differs unless two plans make the same copies of weights. The instruction set makes no
+/// difference to them.
+Result<std::string> identity_of(const EngineConfig& config, const EnginePlan& plan) {
+  const auto version = io::model_version(plan.path);
+  if (!version) return version;
+  const models::RankPlace& place = plan.model.place;
+  return fmt::format("pagoda {}, layout {}\ndtype {}, quantize {}, rank {} of {}, stage {} of {}\n{}",
+                     pagoda::version(), kernels::kQuantizedLayoutVersion, config.dtype, config.quantize, place.rank,
+                     place.num_ranks, place.stage, place.num_stages, *version);
+}
+
+/// Returns `kept` over the cache of packed weights, or `kept` if there is no cache.
+Result<std::shared_ptr<weights::KeptCopies>> over_packed_cache(const EngineConfig& config, const EnginePlan& plan,
+                                                               const std::shared_ptr<kernels::Device>& device,
+                                                               std::shared_ptr<weights::KeptCopies> kept) {
+  const bool is_automatic = config.packed_cache == "auto";
+  const auto folder = is_automatic ? io::PackedCache::default_folder() : std::filesystem::path(config.packed_cache);
+  if (config.packed_cache == "off" || config.load_format == "dummy" || folder.empty()) return kept;
+  if (!device->shares_host_memory() || plan.copied_weight_bytes < (is_automatic ? kMinCachedBytes : 1)) return kept;
+  auto cache = io::PackedCache::open(folder, static_cast<std::int64_t>(config.packed_cache_size * kBytesPerGib));
+  if (!cache && is_automatic) {
+    spdlog::info("packed weights are not kept: {}", cache.error().message);
+    return kept;
+  }
+  if (!cache) return fail(std::move(cache.error()));
+  auto identity = identity_of(config, plan);
+  if (!identity) return fail(std::move(identity.error()));
+  return io::cached_copies(std::move(*cache), {plan.path, std::move(*identity)}, is_automatic ? kMinCachedBytes : 1,
+                           device, std::move(kept));
+}
+
+}  // namespace
+
 ModelLoader::ModelLoader(const EngineConfig& config, const EnginePlan& plan, std::shared_ptr<kernels::Device> device,
                          StartProgress progress)
     : plan_(plan),
@@ -40,13 +86,16 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
     if (!draft) return draft;
     loader->draft_ = std::move(*draft);
   }
+  auto copies = over_packed_cache(config, loader->plan_, loader->device_, std::move(kept));
+  if (!copies) return fail(std::move(copies.error()));
+  loader->kept_ = std::move(*copies);
   if (loader->device_->shares_host_memory()) {
     loader->host_weights_ = std::make_unique<weights::LoadedWeights>(
-        *loader->plan_.stored, plan.weights, host, std::move(kept),
+        *loader->plan_.stored, plan.weights, host, loader->kept_,
         weights::CopyProgress{.report = loaded, .expected_bytes = plan.copied_weight_bytes});
   } else {
     loader->host_weights_ =
-        std::make_unique<weights::LoadedWeights>(*loader->plan_.stored, plan.weights, host, std::move(kept));
+        std::make_unique<weights::LoadedWeights>(*loader->plan_.stored, plan.weights, host, loader->kept_);
     loader->device_weights_ =
         std::make_unique<weights::DeviceWeights>(*loader->host_weights_, loader->device_, plan.weight_bytes, loaded);
   }
@@ -135,6 +184,10 @@ Result<actors::WorkerParts> ModelLoader::make_worker(const std::shared_ptr<execu
     const auto recorded = [this](double done) { report("recording decode steps", done); };
     if (status) status = (*runner)->record_decode_batches(**stream, recorded);
     if (!status) return fail(std::move(status.error()));
+  }
+  for (const ModelLoader* loader :
+       {static_cast<const ModelLoader*>(this), static_cast<const ModelLoader*>(draft_.get())}) {
+    if (loader != nullptr && loader->kept_ != nullptr) loader->kept_->mark_complete();
   }
   progress_ = nullptr;
   // The runner points into the weights and the KV memory, so it owns them too: its last step may outlive the actors.

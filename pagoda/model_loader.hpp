@@ -21,8 +21,9 @@ namespace pagoda {
 /// second copy. Lives as long as any of its runners.
 class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  public:
-  /// `kept`: as in weights::LoadedWeights. `ranks`: through it the rank exchanges rows with the others; null if there
-  /// is one rank. Errors: bad_config (threads, cpu_isa).
+  /// `kept`: as in weights::LoadedWeights; on a CPU, the copies that EngineConfig::packed_cache has are read from
+  /// there. `ranks`: through it the rank exchanges rows with the others; null if there is one rank. Errors: bad_config
+  /// (threads, cpu_isa, packed_cache), io_failed (packed_cache).
   static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
                                                      std::shared_ptr<kernels::Device> device, StartProgress progress,
                                                      std::shared_ptr<weights::KeptCopies> kept = nullptr,
@@ -59,7 +60,8 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   AdapterReader adapter_reader_;
   std::shared_ptr<kernels::RankMemory> ranks_;
   std::shared_ptr<kernels::Device> device_;
-  StartProgress progress_;  // null once the engine has started
+  StartProgress progress_;                     // null once the engine has started
+  std::shared_ptr<weights::KeptCopies> kept_;  // copies that outlive the process or the engine; null: there are none
   std::unique_ptr<weights::LoadedWeights> host_weights_;
   std::unique_ptr<weights::DeviceWeights> device_weights_;  // null if the device shares the host's memory
   std::shared_ptr<ModelLoader> draft_;                      // null if there is no draft model

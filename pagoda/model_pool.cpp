@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "actors/model_pool.hpp"
@@ -116,38 +114,13 @@ Result<PlannedModel> plan_pooled(const PooledModelConfig& model, std::int32_t nu
   return planned;
 }
 
-/// Returns a version of the model's files, which changes when any file is replaced. Includes all parts of a split GGUF
-/// file.
-Result<std::string> version_of(const std::string& path) {
-  namespace fs = std::filesystem;
-  auto version = io::model_fingerprint(path);
-  if (!version) return version;
-  std::error_code error;
-  const bool is_folder = fs::is_directory(path, error);
-  const std::string name = fs::path(path).filename().string();
-  const auto end_of_stem = name.rfind("-00001-of-");
-  const std::string stem = end_of_stem == std::string::npos ? name : name.substr(0, end_of_stem);
-  std::vector<std::string> files;
-  const fs::path folder = is_folder ? fs::path(path) : fs::absolute(path, error).parent_path();
-  for (const auto& file : fs::directory_iterator(folder, error)) {
-    const std::string file_name = file.path().filename().string();
-    if (!file.is_regular_file(error) || (!is_folder && !file_name.starts_with(stem))) continue;
-    files.push_back(file_name + " " + std::to_string(file.file_size(error)) + " " +
-                    std::to_string(file.last_write_time(error).time_since_epoch().count()) + "\n");
-  }
-  if (error) return fail(ErrorCode::io_failed, "cannot read " + path + ": " + error.message());
-  std::ranges::sort(files);
-  for (const std::string& file : files) *version += "\n" + file;
-  return version;
-}
-
 /// Loads an engine from the present files of the model.
 Result<actors::SharedEngine> load_engine(caf::actor_system& system, const PlannedModel& model, std::size_t index,
                                          EngineSetup setup) {
   std::shared_ptr<weights::CopyStore::ModelCopies> use;
   if (model.copies != nullptr) {
     // If files cannot be read, the load below reports why.
-    if (auto version = version_of(model.config.model)) {
+    if (auto version = io::model_version(model.config.model)) {
       use = model.copies->use(index, model.bytes, std::move(*version), model.device);
     }
   }
@@ -175,10 +148,7 @@ Result<actors::SharedEngine> load_engine(caf::actor_system& system, const Planne
   }
   auto engine =
       std::make_shared<const actors::LoadedEngine>(running->actors.router, running->supervisor, std::move(replicas));
-  if (use != nullptr) {
-    use->mark_complete();
-    engine->when_gone([use] {});
-  }
+  if (use != nullptr) engine->when_gone([use] {});
   return engine;
 }
 

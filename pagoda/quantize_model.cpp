@@ -219,6 +219,7 @@ Result<QuantizeReport> quantize_model(const QuantizeOptions& options, const Star
   config.device = "cpu";
   config.quantize = "none";
   config.weight_memory = "mapped";  // so that the engine that writes texts uses the same weights
+  config.packed_cache = "off";
   const std::int64_t context = std::min(options.context, spec.max_position_embeddings);
   const std::int64_t num_texts = (options.calibration_tokens + context - 1) / context;
   const auto model = TokenLogits::create(config, static_cast<std::int32_t>(context), progress);

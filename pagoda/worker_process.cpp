@@ -330,7 +330,6 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   if (!cache) return fail(std::move(cache.error()));
   auto worker = loaded->factory.make_worker();
   if (!worker) return fail(std::move(worker.error()));
-  if (weights != nullptr) weights->seal();
   return LoadedWorker{std::move(*worker),
                       std::move(*cache),
                       device_limits(*config, *plan, loaded->num_device_blocks, loaded->num_host_blocks),

@@ -10,7 +10,7 @@
 namespace pagoda::grammar {
 namespace {
 
-/// Limit of the pairs of a place and a count in an array with contains or uniqueItems.
+/// Limit of the pairs of a place and a count in an array with contains.
 constexpr std::size_t kMaxPairs = 4'000;
 
 std::int32_t after(std::int32_t count, std::int32_t num) {
@@ -108,7 +108,7 @@ class ArrayReader {
       known.emplace_back(value);
       values_.push_back(literal(converter_.json().constant(value)));
     }
-    if (values_.size() * (values_.size() + 1) > kMaxPairs) return refuse();
+    if (values_.size() > kMaxUniqueValues) return refuse();
     return unique_from(0, 0);
   }
 
@@ -151,6 +151,7 @@ class ArrayReader {
   }
 
   Expr from(std::int32_t place, std::int32_t count, bool is_first) {
+    if (converter_.has_error()) return nothing();
     const auto [known, is_new] = known_.try_emplace({place, count, is_first});
     if (!is_new) return rule(known->second);
     const RuleId id = known->second = converter_.rules().add(nothing());

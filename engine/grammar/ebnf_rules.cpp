@@ -12,9 +12,8 @@
 namespace pagoda::grammar {
 namespace {
 
-bool is_name_character(char c, bool is_first) {
-  return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         (!is_first && (c == '-' || (c >= '0' && c <= '9')));
+bool is_name_character(char c) {
+  return c == '_' || c == '-' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
 class Parser {
@@ -72,7 +71,7 @@ class Parser {
 
   std::string name() {
     const std::size_t begin = position_;
-    while (position_ < text_.size() && is_name_character(text_[position_], position_ == begin)) ++position_;
+    while (position_ < text_.size() && is_name_character(text_[position_])) ++position_;
     return std::string(text_.substr(begin, position_ - begin));
   }
 
@@ -131,7 +130,7 @@ class Parser {
     }
     if (next_is('"')) return literal_text();
     if (next_is('[')) return bracket();
-    if (take(".")) return characters(complement({{'\n', '\n'}, {'\r', '\r'}}));
+    if (take(".")) return characters(complement({}));  // as in llama.cpp, a line end too
     const std::string referred = name();
     if (referred.empty()) return refuse(std::string("`") + text_[position_] + "` does not begin an element");
     if (next_is('(')) return refuse(referred + "(...) is not supported");
@@ -139,7 +138,7 @@ class Parser {
   }
 
   Expr repeated(Expr part) {
-    while (!at_end()) {
+    for (skip_space(); !at_end();) {
       if (take("*")) {
         part = repeat(std::move(part), 0, kUnbounded);
       } else if (take("+")) {
@@ -191,6 +190,7 @@ class Parser {
     while (!next_is('"')) {
       const auto character = one_character();
       if (!character) return nothing();
+      if (*character == 0) return refuse("a literal with the character 0, which no text has");
       text::append_utf8(text, *character);
     }
     take("\"");
@@ -221,7 +221,7 @@ class Parser {
 
   /// Reads a character of a literal or a class.
   std::optional<char32_t> one_character() {
-    if (at_end() || next_is('\n')) return refuse("a literal or class without its end"), std::nullopt;
+    if (at_end()) return refuse("a literal or class without its end"), std::nullopt;
     if (!take("\\")) return text::next_character(text_, position_);
     if (at_end()) return refuse("a \\ at the end"), std::nullopt;
     const char letter = text_[position_];
@@ -234,6 +234,8 @@ class Parser {
         return '\r';
       case 't':
         return '\t';
+      case '0':
+        return character(0);
       case 'x':
         return hex(2);
       case 'u':
@@ -243,7 +245,7 @@ class Parser {
       default:
         break;
     }
-    if (is_name_character(letter, false) && letter != '-' && letter != '_') {
+    if (is_name_character(letter) && letter != '-' && letter != '_') {
       return refuse(std::string("the escape \\") + letter + " is not supported"), std::nullopt;
     }
     return static_cast<char32_t>(letter);
@@ -261,7 +263,11 @@ class Parser {
       value = value * 16 + static_cast<char32_t>(digit);
       ++position_;
     }
-    const bool is_character = value > 0 && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
+    return character(value);
+  }
+
+  std::optional<char32_t> character(char32_t value) {
+    const bool is_character = value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
     if (!is_character) return refuse("an escape that is not a character"), std::nullopt;
     return value;
   }

@@ -17,6 +17,8 @@ inline constexpr std::int64_t kMaxCopiedNodes =
 inline constexpr std::size_t kMaxRules = 50'000;  ///< rules of a grammar
 inline constexpr std::int64_t kMaxExpressions = 200'000;  ///< expressions in all rules of a grammar
 inline constexpr std::size_t kMaxChoices = 2'000;         ///< texts of choice, and values of one enum
+/// Values of an enum whose items an array with uniqueItems has.
+inline constexpr std::size_t kMaxUniqueValues = 62;
 /// Largest minLength, minItems, {m,} and the like. A larger maximum counts as none, since no text is as long.
 inline constexpr std::int64_t kMaxRepetitions = std::int64_t{1} << 30;
 inline constexpr std::size_t kMaxProperties = 500;         ///< properties declared in one object

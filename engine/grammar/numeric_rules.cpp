@@ -38,7 +38,9 @@ class NumberReader {
     const bool is_bounded = min || max;
     Expr all = is_bounded ? integer_range(min, max) : any_integer();
     if (!is_narrower()) return all;
-    const bool is_multiple = !is_bounded && s_.schema.contains("multipleOf");  // with any number of digits
+    // Multiples of a whole number are integers, with any number of digits.
+    const bool is_multiple =
+        !is_bounded && s_.schema.contains("multipleOf") && parts_of(s_.schema["multipleOf"]).second == 0;
     return narrowed(is_multiple ? std::vector<Expr>() : std::vector<Expr>{std::move(all)});
   }
 

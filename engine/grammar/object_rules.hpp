@@ -20,6 +20,8 @@ class SchemaRules {
   virtual std::optional<SchemaAt> flattened(SchemaAt schema) = 0;
   /// Refuses the whole schema; only the first problem is reported. The returned expression is never used.
   virtual Expr refuse(const std::string& path, const std::string& problem) = 0;
+  /// Returns whether the schema is refused, so that no more of it needs to be read.
+  virtual bool has_error() const = 0;
   /// Handles a schema that contradicts itself: refuses it, unless it is one of several that a keyword was rewritten
   /// into.
   virtual Expr contradiction(const SchemaAt& schema, const char* keyword, const std::string& problem) = 0;

@@ -39,6 +39,10 @@ std::optional<bool> PropertyNames::may_be(const std::string& name) const {
 bool PropertyNames::add_schemas(const std::string& name, Schema& schemas) const {
   bool matches = false;
   for (const Pattern& pattern : patterns_) {
+    if (!converter_.languages().take(name.size())) {
+      converter_.refuse(pattern.path, "it is too large together with the other patterns and names");
+      return matches;
+    }
     if (pattern.possible.contains(name)) schemas.push_back(pattern.schema);
     matches |= pattern.part.contains(name);
   }

@@ -82,13 +82,18 @@ std::optional<std::string> own_keyword(const Schema& part, const std::string& pa
   return std::nullopt;
 }
 
-/// Adds the schemas with an anchor to `found`.
-void find_anchors(const Schema& part, const std::string& path, const std::string& anchor,
-                  std::vector<SchemaAt>& found) {
+/// Calls found(anchor, part, path) for each schema with an anchor. `path` is the part's and is restored.
+void find_anchors(const Schema& part, std::string& path, const auto& found) {
   if (!part.is_structured()) return;
-  if (part.is_object() && part.contains("$anchor") && part["$anchor"] == anchor) found.push_back({part, path});
+  if (part.is_object() && part.contains("$anchor") && part["$anchor"].is_string()) {
+    found(part["$anchor"].get_ref<const std::string&>(), part, path);
+  }
+  const std::size_t length = path.size();
   for (const auto& [name, value] : part.items()) {
-    if (name != "const" && name != "enum") find_anchors(value, at(path, name), anchor, found);
+    if (name == "const" || name == "enum" || !value.is_structured()) continue;
+    path += at({}, name);
+    find_anchors(value, path, found);
+    path.resize(length);
   }
 }
 
@@ -249,16 +254,21 @@ tl::expected<Schema, std::string> parse_bounded(std::string_view text) {
 Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
   auto parsed = parse_bounded(text);
   if (!parsed) return fail(schema_error({}, parsed.error()));
-  SchemaDocument document;
-  document.root_ = std::move(*parsed);
-  if (const auto path = own_keyword(document.root_, {})) {
+  if (const auto path = own_keyword(*parsed, {})) {
     return fail(schema_error(*path, "the keyword is not supported"));
   }
-  document.root_ = of_newest_draft(std::move(document.root_));
-  if (has_reference(document.root_)) {
-    if (const auto path = nested_id(document.root_, {})) {
+  SchemaDocument document;
+  document.root_ = std::make_shared<const Schema>(of_newest_draft(std::move(*parsed)));
+  if (has_reference(document.root())) {
+    if (const auto path = nested_id(document.root(), {})) {
       return fail(schema_error(*path, "a $id below the root is not supported in a schema with $ref"));
     }
+    std::string path;
+    find_anchors(document.root(), path,
+                 [&](const std::string& anchor, const Schema& part, const std::string& its_path) {
+                   const auto [known, is_new] = document.anchors_.try_emplace(anchor, &part, its_path);
+                   if (!is_new) known->second.first = nullptr;  // two parts have it
+                 });
   }
   return document;
 }
@@ -267,20 +277,21 @@ Result<SchemaAt> SchemaDocument::resolve(const Schema& reference, const std::str
   const auto refuse = [&](const std::string& problem) { return fail(schema_error(at(path, "$ref"), problem)); };
   if (!reference.is_string()) return refuse("it is not a string");
   std::string text = reference.get<std::string>();
-  const Schema root_id = root_.is_object() ? root_.value("$id", Schema()) : Schema();
+  const Schema root_id = root().is_object() ? root().value("$id", Schema()) : Schema();
   if (root_id.is_string() && text.starts_with(root_id.get_ref<const std::string&>())) {
     const std::string rest = text.substr(root_id.get_ref<const std::string&>().size());
     if (rest.empty() || rest.starts_with('#')) text = rest.empty() ? "#" : rest;
   }
-  if (text == "#") return SchemaAt{root_, ""};
+  if (text == "#") return SchemaAt{root(), ""};
   if (text.size() > 1 && text[0] == '#' && text[1] != '/') {
-    std::vector<SchemaAt> found;
-    find_anchors(root_, {}, text.substr(1), found);
-    if (found.size() == 1) return SchemaAt{without_annotations(found.front().schema), found.front().path};
+    const auto found = anchors_.find(text.substr(1));
+    if (found != anchors_.end() && found->second.first != nullptr) {
+      return SchemaAt{without_annotations(*found->second.first), found->second.second};
+    }
   }
   if (!text.starts_with("#/")) return refuse("only parts of the same schema (#/..., #anchor) are supported");
   const std::string pointer = text.substr(1);
-  const Schema* part = &root_;
+  const Schema* part = &root();
   for (std::size_t begin = 1; begin <= pointer.size();) {
     const std::size_t end = std::min(pointer.find('/', begin), pointer.size());
     std::string name;
@@ -322,7 +333,7 @@ Result<SchemaAt> SchemaDocument::flattened(SchemaAt schema, SchemaBudget& budget
       if (!value.is_array() || value.empty()) return fail(schema_error(path, "it is not a list of schemas"));
       for (std::size_t i = 0; i < value.size(); ++i) parts.push_back({value[i], at(path, std::to_string(i))});
     } else if (is_joined(keyword)) {
-      auto rewritten = rewritten_keyword(keyword, schema, *this);
+      auto rewritten = rewritten_keyword(keyword, schema, *this, budget);
       if (!rewritten) return fail(rewritten.error());
       if (!budget.take(*rewritten)) return too_large();
       if (*rewritten != true) parts.push_back({std::move(*rewritten), path});

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -85,7 +88,7 @@ class SchemaDocument {
   /// Error: invalid_request for a text that is no JSON, or too large, or has a $ref and a $id below its root.
   static Result<SchemaDocument> parse(std::string_view text);
 
-  const Schema& root() const { return root_; }
+  const Schema& root() const { return *root_; }
   /// Returns the part of this document that a $ref points at: "#", "#/..." or "#anchor". A part other than the root has
   /// no annotations.
   Result<SchemaAt> resolve(const Schema& reference, const std::string& path) const;
@@ -99,7 +102,9 @@ class SchemaDocument {
   bool disjoint(const Schema& a, const Schema& b, SchemaBudget& budget, int depth = 0) const;
 
  private:
-  Schema root_;
+  std::shared_ptr<const Schema> root_;
+  /// Parts with an anchor and their paths, by anchor; null if several parts have it. Empty without $ref.
+  std::map<std::string, std::pair<const Schema*, std::string>> anchors_;
 };
 
 /// unevaluatedProperties and unevaluatedItems. They apply to what no keyword beside them, or in schemas joined with

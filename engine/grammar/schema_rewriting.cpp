@@ -50,7 +50,8 @@ Schema any_of(Schema alternatives) {
 /// Makes a schema that accepts what a schema does not: one alternative for each of its keywords.
 class Negation {
  public:
-  Negation(const SchemaAt& schema, const SchemaDocument& document) : s_(schema), document_(document) {}
+  Negation(const SchemaAt& schema, const SchemaDocument& document, SchemaBudget& budget)
+      : s_(schema), document_(document), budget_(budget) {}
 
   Result<Schema> read() {
     if (s_.schema.is_boolean()) return Schema(!s_.schema.get<bool>());
@@ -68,6 +69,7 @@ class Negation {
 
  private:
   void add(Schema alternative) { alternatives_.push_back(std::move(alternative)); }
+  Error too_large(const std::string& keyword) const { return schema_error(at(s_.path, keyword), "it is too large"); }
 
   bool add_plain(const std::string& keyword, const Schema& value) {
     if (keyword == "type") return add_types();
@@ -121,7 +123,10 @@ class Negation {
     add(with("allOf", none));
     if (keyword == "anyOf") return true;
     for (std::size_t i = 0; i < value.size(); ++i) {
-      for (std::size_t k = 0; k < i; ++k) add(both(value[i], value[k]));
+      for (std::size_t k = 0; k < i; ++k) {
+        if (!budget_.take(value[i]) || !budget_.take(value[k])) return error_ = too_large(keyword), true;
+        add(both(value[i], value[k]));
+      }
     }
     return true;
   }
@@ -163,6 +168,7 @@ class Negation {
     if (keyword != "prefixItems" || !value.is_array()) return false;
     Schema before = Schema::array();
     for (const Schema& item : value) {
+      if (!budget_.take(before)) return error_ = too_large(keyword), true;
       Schema prefix = before;
       prefix.push_back(negated(item));
       Schema schema = of_type("array", "prefixItems", prefix);
@@ -214,20 +220,18 @@ class Negation {
 
   const SchemaAt& s_;
   const SchemaDocument& document_;
+  SchemaBudget& budget_;
   Schema alternatives_ = Schema::array();
   std::optional<Error> error_;
 };
 
-Result<Schema> negation_of(const SchemaAt& schema, const SchemaDocument& document) {
-  return Negation(schema, document).read();
-}
-
 }  // namespace
 
-Result<Schema> rewritten_keyword(const std::string& keyword, const SchemaAt& s, const SchemaDocument& document) {
+Result<Schema> rewritten_keyword(const std::string& keyword, const SchemaAt& s, const SchemaDocument& document,
+                                 SchemaBudget& budget) {
   const Schema& value = s.schema[keyword];
   const std::string path = at(s.path, keyword);
-  if (keyword == "not") return negation_of({value, path}, document);
+  if (keyword == "not") return Negation({value, path}, document, budget).read();
   if (keyword == "if") {
     if (!s.schema.contains("then") && !s.schema.contains("else")) return Schema(true);
     return any_of(list({both(value, s.schema.value("then", Schema(true))),

@@ -69,6 +69,8 @@ class Converter final : public SchemaRules {
     }
     return rule(known->second);
   }
+  bool has_error() const override { return error_.has_value(); }
+
   Expr refuse(const std::string& path, const std::string& problem) override {
     if (!error_) error_ = schema_error(path, problem);
     return nothing();

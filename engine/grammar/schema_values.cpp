@@ -185,7 +185,7 @@ Verdict ValueChecker::matches(const Schema& regex, const std::string& text) {
     known->second = {language(CharacterClasses::certain), language(CharacterClasses::possible)};
   }
   const auto& [certain, possible] = known->second;
-  if (!certain || !possible) return std::nullopt;
+  if (!certain || !possible || !languages_.take(2 * text.size())) return std::nullopt;
   const bool matches = certain->contains(text);
   return matches == possible->contains(text) ? Verdict(matches) : std::nullopt;
 }

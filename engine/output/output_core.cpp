@@ -19,9 +19,9 @@ double seconds_between(TimeUs from, TimeUs to) {
   return static_cast<double>(to - from) / 1e6;
 }
 
-/// Special tokens are text if a grammar allows them.
+/// Special tokens are text if a grammar allows them, or if they may be marks.
 bool skips_special_tokens(const SamplingParams& sampling) {
-  return sampling.skip_special_tokens && !sampling.structured_outputs;
+  return sampling.skip_special_tokens && !sampling.structured_outputs && !sampling.shows_marks;
 }
 
 std::int64_t num_characters(std::string_view text) {

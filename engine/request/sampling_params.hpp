@@ -69,6 +69,9 @@ struct SamplingParams {
   /// Marks of the answer: `stop` counts only inside the answer. Absent = it counts in the whole text. Set together with
   /// a prompt that a chat template makes; clients cannot set it.
   std::optional<AnswerMarks> answer_marks;
+  /// Whether the text has special tokens in spite of skip_special_tokens, because they may be marks by which the answer
+  /// is read; one that ends the answer is left out. Clients cannot set it.
+  bool shows_marks = false;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.max_tokens, self.min_tokens, self.temperature, self.top_p, self.top_k, self.min_p, self.n,
@@ -78,7 +81,7 @@ struct SamplingParams {
                  self.prompt_logprobs, self.logprob_token_ids, self.detokenize, self.skip_special_tokens,
                  self.spaces_between_special_tokens, self.stream_interval, self.use_beam_search, self.length_penalty,
                  self.early_stopping, self.structured_outputs, self.thinking_token_budget, self.repeat_last_n,
-                 self.answer_marks, self.speculation);
+                 self.answer_marks, self.speculation, self.shows_marks);
   }
 
   bool greedy() const { return temperature == 0.0; }

@@ -90,7 +90,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   if (solo != nullptr) {
     let_all_give_way_to(*solo, plan);
   } else if (!prompts_only) {
-    let_less_urgent_give_way(plan, swapped);
+    let_less_urgent_give_way(plan, swapped, !table_.head_of_queue() || delay_has_passed(now, steps_in_flight));
   }
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
@@ -157,14 +157,18 @@ double BatchPlanner::tokens_in_stretch() const {
   return step_time_curve_.tokens_within(times * step_time_curve_.us_of(num_decoding_));
 }
 
-std::int32_t BatchPlanner::num_rows_for_new() const {
+std::int32_t BatchPlanner::rows_within_target() const {
   const std::int32_t free = table_.num_free_rows();
   const SequenceGroup* first = first_of_queue();
   if (config_.target_step_us == 0 || first == nullptr || table_.solo_group() != nullptr) return free;
   const double tokens = tokens_in_target() * config_.num_stages;  // rows decode in one step of so many
   const double rows = std::min<double>(config_.max_num_seqs, tokens * (kPromptShare - 1) / kPromptShare);
-  const std::int32_t more = std::max(0, static_cast<std::int32_t>(rows) - table_.rows_reserved);
+  const std::int32_t more = static_cast<std::int32_t>(rows) - table_.rows_reserved;
   return std::min(free, table_.rows_reserved == 0 ? std::max(more, first->rows_wanted()) : more);
+}
+
+std::int32_t BatchPlanner::num_rows_for_new() const {
+  return std::max(0, rows_within_target());
 }
 
 bool BatchPlanner::delay_has_passed(TimeUs now, bool steps_in_flight) const {

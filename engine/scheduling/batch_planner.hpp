@@ -128,6 +128,8 @@ class BatchPlanner {
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
+  /// As num_rows_for_new(), but negative if more rows are reserved than target_step_us has time for.
+  std::int32_t rows_within_target() const;
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
   /// Returns whether the group runs if it can: no other group is to run alone, and its adapter has a place in the step.
   bool may_run(const SequenceGroup& group) const;
@@ -182,8 +184,10 @@ class BatchPlanner {
   bool add_waiting_group(SequenceGroup& group, MemoryRequest& plan, Room& room);
   std::int32_t within_logprobs(const SequenceGroup& group, std::int32_t tokens);
   AdmissionCandidate admission_of(const SequenceGroup& group, Sequence& sequence) const;
-  /// Sets how many running candidates give way to the first group that waits or is swapped out.
-  void let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const;
+  /// Sets how many running candidates give way to the first group that waits or is swapped out. `is_delay_over`:
+  /// whether a group that waits may come in now.
+  void let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
+                                bool is_delay_over) const;
   /// Sets how many running candidates give way to the group that runs alone.
   void let_all_give_way_to(const SequenceGroup& solo, MemoryRequest& plan) const;
   std::int32_t rows_freed_by(const RunningCandidate& candidate) const;

@@ -130,14 +130,20 @@ bool BatchPlanner::add_waiting_group(SequenceGroup& group, MemoryRequest& plan, 
   // all wait: some of them may run meanwhile.
   const bool goes_on_together = group.sequences.size() == 1 || !group.decoding->has_independent_sequences();
   if (group.num_in_flight > 0 && goes_on_together) return false;
+  // A group of which no sequence is offered takes no adapter's place in the step.
+  const auto is_offered = [&](const Sequence& s) {
+    if (s.state != SequenceState::waiting || s.awaits_mask) return false;
+    const bool is_skipped = is_long(group.length(s)) && s.is_passed_over && !may_begin_long_prompt(plan);
+    return !is_skipped || s.num_placeholders > 0;
+  };
+  if (std::ranges::none_of(group.sequences, is_offered)) return true;
   if (!adapters_.admit(group.spec->adapter.id)) return true;
   for (Sequence& s : group.sequences) {
-    if (s.state != SequenceState::waiting || s.awaits_mask) continue;
+    if (!is_offered(s)) continue;
     if (s.num_placeholders > 0) return false;
     const std::int32_t length = group.length(s);
     const std::int32_t left = plan.token_budget - room.used_tokens;
     const bool is_long_prompt = is_long(length);
-    if (is_long_prompt && s.is_passed_over && !may_begin_long_prompt(plan)) continue;
     const std::int32_t rows_wanted = group.rows_wanted();
     if (room.num_offered >= left || room.rows_for_new < rows_wanted || plan.waiting.size() >= max_offers_) return false;
     AdmissionCandidate candidate = admission_of(group, s);
@@ -179,7 +185,8 @@ std::int32_t BatchPlanner::rows_freed_by(const RunningCandidate& candidate) cons
   return group.forked && group.decoding->has_independent_sequences() ? 1 : group.rows_reserved;
 }
 
-void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped) const {
+void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
+                                            bool is_delay_over) const {
   if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
   if (!table_.quarantine.is_empty()) return;
   const SequenceGroup* head = first_of_queue();
@@ -195,7 +202,9 @@ void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const
     const SequenceGroup& group = *table_.groups.at(candidate.group);
     return group.entry.priority > head->entry.priority && table_.waiting->runs_before(head->entry, group.entry);
   };
-  const std::int32_t rows_lacking = head->rows_wanted() - table_.num_free_rows();
+  // A target of times may allow fewer rows than there are.
+  const std::int32_t rows_lacking =
+      head->rows_wanted() - (head->in_waiting ? num_rows_for_new() : table_.num_free_rows());
   std::int32_t num_less_urgent = 0;
   std::int32_t num_preempted = 0;
   std::int32_t rows_freed = 0;
@@ -207,9 +216,11 @@ void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const
     rows_freed += rows_freed_by(*candidate);
   }
   if (is_offered) plan.num_giving_way = num_less_urgent;
-  // None is preempted if the head cannot come in: it needs more rows, or waits for the end of a long prompt.
+  // None is preempted if the head cannot come in: it needs more rows, waits for the end of a long prompt or of its
+  // delay, or more rows are taken than the target allows.
   const bool is_passed_over = std::ranges::any_of(head->sequences, &Sequence::is_passed_over);
-  if (rows_freed >= rows_lacking && (!is_passed_over || may_begin_long_prompt(plan))) {
+  const bool may_come_in = !head->in_waiting || (is_delay_over && rows_within_target() >= 0);
+  if (rows_freed >= rows_lacking && may_come_in && (!is_passed_over || may_begin_long_prompt(plan))) {
     plan.num_preempted_for_rows = num_preempted;
   }
 }

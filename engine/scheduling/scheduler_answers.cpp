@@ -47,6 +47,8 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& gra
     apply_waiting(pending, grant, building, now);
     building.add_table_deltas(grant);
   }
+  // A worker keeps the adapter of a row until it knows that the row is gone.
+  anything_scheduled |= config_.max_adapters > 0 && !pending.discarded && !table_.rows_gone.empty();
   batch_planner_.on_applied(pending, anything_scheduled);
   // A step whose sequences have all ended meanwhile still runs, empty, because its blocks are stamped with it.
   if (anything_scheduled) {

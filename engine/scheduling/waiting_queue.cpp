@@ -75,11 +75,15 @@ class FairQueue final : public WaitingQueue {
     Tenant& tenant = found->second;
     const auto waiting = tenant.waiting.find(entry.id);
     if (waiting == tenant.waiting.end()) return;
+    const bool was_first = waiting == tenant.waiting.begin();
     tenant.waiting.erase(waiting);
     --size_;
-    if (!tenant.waiting.empty()) return;
-    order_.erase(tenant.place);
-    last_to_leave_ = &tenant;
+    if (tenant.waiting.empty()) {
+      order_.erase(tenant.place);
+      last_to_leave_ = &tenant;
+    } else if (was_first) {
+      static_cast<void>(take_place(tenant.place));
+    }
   }
 
   void visit_in_order(const std::function<bool(RequestId)>& visit) const override {
@@ -87,24 +91,23 @@ class FairQueue final : public WaitingQueue {
     // joins the merge when its turn comes, so the head costs the same for any number of waiting tenants.
     struct Cursor {
       std::int64_t served;
-      const std::string* user;
       std::map<RequestId, std::int64_t>::const_iterator next, end;
     };
     const auto later = [](const Cursor& a, const Cursor& b) {
-      return std::tie(a.served, *a.user) > std::tie(b.served, *b.user);
+      return std::tie(a.served, a.next->first) > std::tie(b.served, b.next->first);
     };
     std::priority_queue<Cursor, std::vector<Cursor>, decltype(later)> open(later);
     // Settled before each visit, which may visit the queue in turn: settled places do not move.
     auto unopened = settle(order_.begin());
     while (true) {
       const bool opens =
-          unopened != order_.end() &&
-          (open.empty() || std::tie(unopened->served, *unopened->user) < std::tie(open.top().served, *open.top().user));
+          unopened != order_.end() && (open.empty() || std::tie(unopened->served, unopened->first) <
+                                                           std::tie(open.top().served, open.top().next->first));
       if (!opens && open.empty()) return;
       Cursor cursor{};
       if (opens) {
         const auto& waiting = unopened->tenant->waiting;
-        cursor = {unopened->served, unopened->user, waiting.begin(), waiting.end()};
+        cursor = {unopened->served, waiting.begin(), waiting.end()};
         unopened = settle(std::next(unopened));
       } else {
         cursor = open.top();
@@ -119,11 +122,15 @@ class FairQueue final : public WaitingQueue {
   std::size_t size() const override { return size_; }
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
   bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const override {
-    const auto served = [&](const QueueEntry& entry) {
+    // Of tenants that were served as much, the one that waits longest comes first.
+    const auto order = [&](const QueueEntry& entry) {
       const auto found = tenants_.find(entry.user);
-      return found == tenants_.end() ? 0 : found->second.served;
+      if (found == tenants_.end()) return std::tuple(std::int64_t{0}, entry.id, entry.id);
+      const Tenant& tenant = found->second;
+      const RequestId first = tenant.waiting.empty() ? entry.id : std::min(entry.id, tenant.waiting.begin()->first);
+      return std::tuple(tenant.served, first, entry.id);
     };
-    return std::tuple(served(a), a.user, a.id) < std::tuple(served(b), b.user, b.id);
+    return order(a) < order(b);
   }
 
   void charge(const QueueEntry& entry, std::int64_t num_tokens) override {
@@ -159,7 +166,7 @@ class FairQueue final : public WaitingQueue {
     }
     size_ = waiting.size();
     for (auto& [user, tenant] : tenants_) {
-      if (!tenant.waiting.empty()) tenant.place = order_.insert({tenant.served, &user, &tenant}).first;
+      if (!tenant.waiting.empty()) tenant.place = order_.insert(key_of(tenant)).first;
     }
     if (!last_to_leave) return true;
     const auto last = tenants_.find(*last_to_leave);
@@ -172,11 +179,11 @@ class FairQueue final : public WaitingQueue {
   struct Tenant;
   struct OrderKey {
     std::int64_t served = 0;  ///< counter of the tenant when it took this place
-    const std::string* user = nullptr;
+    RequestId first = 0;      ///< the tenant's first waiting request
     Tenant* tenant = nullptr;
 
     bool operator<(const OrderKey& other) const {
-      return std::tie(served, *user) < std::tie(other.served, *other.user);
+      return std::tie(served, first) < std::tie(other.served, other.first);
     }
   };
   using Order = std::set<OrderKey>;
@@ -195,23 +202,34 @@ class FairQueue final : public WaitingQueue {
   }
 
   void insert(const QueueEntry& entry, Tenants::value_type& named) {
-    auto& [user, tenant] = named;
-    if (tenant.waiting.empty()) tenant.place = order_.insert({tenant.served, &user, &tenant}).first;
+    Tenant& tenant = named.second;
+    const bool has_place = !tenant.waiting.empty();
     tenant.waiting.insert({entry.id, entry.num_prompt_tokens});
     ++size_;
+    if (!has_place) {
+      tenant.place = order_.insert(key_of(tenant)).first;
+    } else if (tenant.waiting.begin()->first != tenant.place->first) {
+      static_cast<void>(take_place(tenant.place));
+    }
+  }
+
+  static OrderKey key_of(Tenant& tenant) { return {tenant.served, tenant.waiting.begin()->first, &tenant}; }
+
+  /// Moves the tenant at `place` to the place that it should have now. Returns the next place behind the old one, or
+  /// the new one if that comes earlier.
+  Order::iterator take_place(Order::iterator place) const {
+    const auto next = std::next(place);
+    auto node = order_.extract(place);
+    Tenant& tenant = *node.value().tenant;
+    node.value() = key_of(tenant);
+    tenant.place = order_.insert(std::move(node)).position;
+    return next == order_.end() || *tenant.place < *next ? tenant.place : next;
   }
 
   /// Returns the first place from `place` on that agrees with its tenant's counter. A tenant that is charged keeps its
   /// place until it is looked at here: a step charges many tenants and looks at few, and counters only rise.
   Order::iterator settle(Order::iterator place) const {
-    while (place != order_.end() && place->served < place->tenant->served) {
-      const auto next = std::next(place);
-      auto node = order_.extract(place);
-      Tenant& tenant = *node.value().tenant;
-      node.value().served = tenant.served;
-      tenant.place = order_.insert(std::move(node)).position;
-      place = next == order_.end() || *tenant.place < *next ? tenant.place : next;
-    }
+    while (place != order_.end() && place->served < place->tenant->served) place = take_place(place);
     return place;
   }
 

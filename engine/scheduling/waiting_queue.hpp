@@ -50,10 +50,11 @@ class WaitingQueue {
 /// fcfs: by arrival. priority: lower values first, and by arrival within a priority. With `priority_aging_s` above 0
 /// the order is by priority * priority_aging_s + arrival time (priorities beyond +-10 million count as +-10 million
 /// there). So a request that has waited long enough overtakes later requests of better priority, and none starves.
-/// fair: the tenant (`user`) that was served the fewest tokens comes first, and by arrival within a tenant (virtual
-/// token counters, Sheng et al. 2024, "Fairness in Serving Large Language Models"). The counter of a new or returning
-/// tenant is raised to the lowest counter of the waiting tenants, or, if none waits, to the counter of the tenant that
-/// waited last. So a tenant gains nothing by absence or by another name.
+/// fair: the tenant (`user`) that was served the fewest tokens comes first; of such tenants the one whose first waiting
+/// request arrived first; and by arrival within a tenant (virtual token counters, Sheng et al. 2024, "Fairness in
+/// Serving Large Language Models"). The counter of a new or returning tenant is raised to the lowest counter of the
+/// waiting tenants, or, if none waits, to the counter of the tenant that waited last. So a tenant gains nothing by
+/// absence or by another name.
 std::unique_ptr<WaitingQueue> make_waiting_queue(SchedulingPolicy policy, double priority_aging_s = 0);
 
 }  // namespace pagoda::scheduling

@@ -17,7 +17,8 @@ CopyStore::ModelCopies::~ModelCopies() {
   store_->end(*this);
 }
 
-std::optional<KeptCopies::CopyMemory> CopyStore::ModelCopies::find(std::string_view key, std::size_t bytes) {
+std::optional<KeptCopies::CopyMemory> CopyStore::ModelCopies::find(std::string_view key, std::size_t bytes,
+                                                                   CopyKind /*kind*/) {
   const std::lock_guard lock(store_->mutex_);
   auto found = copies_->by_key.find(key);
   if (found == copies_->by_key.end() && !copies_->are_complete) {

@@ -29,10 +29,10 @@ class CopyStore : public std::enable_shared_from_this<CopyStore> {
     ModelCopies(const ModelCopies&) = delete;
     ModelCopies& operator=(const ModelCopies&) = delete;
 
-    std::optional<CopyMemory> find(std::string_view key, std::size_t bytes) override;
+    std::optional<CopyMemory> find(std::string_view key, std::size_t bytes, CopyKind kind) override;
     std::int64_t filled_bytes() const override;
-    /// Marks all copies that find() returned as made. Copies without this mark are not kept when the use ends.
-    void mark_complete();
+    /// Copies that are not complete are dropped when the use ends.
+    void mark_complete() override;
 
    private:
     friend class CopyStore;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/weights/run_on_device.hpp"
 #include "kernels/quantized_pack.hpp"
 
 namespace pagoda::weights {
@@ -94,7 +95,7 @@ class PanelOfRows {
 
 Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DType dtype,
                                                  std::string_view kept_as) const {
-  auto copy = take(kept_as, static_cast<std::size_t>(tensor.elements()) * size_of(dtype));
+  auto copy = take(kept_as, static_cast<std::size_t>(tensor.elements()) * size_of(dtype), CopyKind::plain);
   if (!copy) return fail(std::move(copy.error()));
   if (copy->is_filled) return std::move(copy->memory);
   Status status;
@@ -119,7 +120,7 @@ Result<kernels::Buffer> WeightConverter::convert(const WeightTensor& tensor, DTy
 }
 
 Result<kernels::Buffer> WeightConverter::copy(const void* from, std::size_t bytes, std::string_view kept_as) const {
-  auto copy = take(kept_as, bytes);
+  auto copy = take(kept_as, bytes, CopyKind::plain);
   if (!copy) return fail(std::move(copy.error()));
   if (!copy->is_filled) {
     const Status status = run([&](kernels::Stream& stream) {
@@ -132,7 +133,7 @@ Result<kernels::Buffer> WeightConverter::copy(const void* from, std::size_t byte
 
 Result<kernels::Buffer> WeightConverter::gather(const std::function<void(std::byte* to)>& gather, std::size_t bytes,
                                                 std::string_view kept_as) const {
-  auto copy = take(kept_as, bytes);
+  auto copy = take(kept_as, bytes, CopyKind::plain);
   if (!copy) return fail(std::move(copy.error()));
   if (!copy->is_filled) gather(copy->memory.as<std::byte>());
   return std::move(copy->memory);
@@ -202,9 +203,9 @@ Result<std::shared_ptr<const QuantizedWeights>> WeightConverter::pack(const Weig
   return std::move(place->weights);
 }
 
-Result<KeptCopies::CopyMemory> WeightConverter::take(std::string_view kept_as, std::size_t bytes) const {
+Result<KeptCopies::CopyMemory> WeightConverter::take(std::string_view kept_as, std::size_t bytes, CopyKind kind) const {
   if (kept_ != nullptr && !kept_as.empty()) {
-    if (auto place = kept_->find(kept_as, bytes)) return std::move(*place);
+    if (auto place = kept_->find(kept_as, bytes, kind)) return std::move(*place);
   }
   auto memory = kept_as.empty() ? device_->allocate(bytes, kernels::MemoryKind::device) : memory_->allocate(bytes);
   if (!memory) return fail(std::move(memory.error()));
@@ -231,7 +232,7 @@ Result<WeightConverter::QuantizedCopy> WeightConverter::take(std::string_view ke
   std::vector<Part> made;
   for (const Part& part : parts) {
     if (part.bytes == 0) continue;
-    auto memory = take(std::string(kept_as) + part.name, static_cast<std::size_t>(part.bytes));
+    auto memory = take(std::string(kept_as) + part.name, static_cast<std::size_t>(part.bytes), CopyKind::quantized);
     if (!memory) return fail(std::move(memory.error()));
     if (memory->is_filled) made.push_back(part);
     place.is_filled = place.is_filled && memory->is_filled;
@@ -240,7 +241,7 @@ Result<WeightConverter::QuantizedCopy> WeightConverter::take(std::string_view ke
   // All parts are written if one is missing. A made part must not be written, so it gets new memory.
   for (const Part& part : made) {
     if (place.is_filled) break;
-    auto memory = take({}, static_cast<std::size_t>(part.bytes));
+    auto memory = take({}, static_cast<std::size_t>(part.bytes), CopyKind::quantized);
     if (!memory) return fail(std::move(memory.error()));
     part.buffer = std::move(memory->memory);
   }
@@ -280,12 +281,7 @@ Status WeightConverter::dequantize_in_pieces(
 }
 
 Status WeightConverter::run(const std::function<Status(kernels::Stream&)>& issue) const {
-  auto stream = device_->create_stream("load");
-  if (!stream) return fail(std::move(stream.error()));
-  Status status;
-  (*stream)->submit([&] { status = issue(**stream); });
-  (*stream)->synchronize();
-  return status ? (*stream)->status() : status;
+  return run_on_device(*device_, issue);
 }
 
 }  // namespace pagoda::weights

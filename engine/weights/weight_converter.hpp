@@ -49,7 +49,7 @@ class WeightConverter {
     std::shared_ptr<QuantizedWeights> weights;
     bool is_filled = false;
   };
-  Result<KeptCopies::CopyMemory> take(std::string_view kept_as, std::size_t bytes) const;
+  Result<KeptCopies::CopyMemory> take(std::string_view kept_as, std::size_t bytes, CopyKind kind) const;
   Result<QuantizedCopy> take(std::string_view kept_as, std::int64_t rows, std::int64_t columns,
                              const kernels::QuantizedFormat& format, std::size_t order_bytes = 0) const;
   Status copy_plain(kernels::Stream& stream, const WeightTensor& tensor, DType dtype, void* to) const;

@@ -16,6 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// White space as parts of answers are read: of ASCII only. \s in a class that is negated excludes more.
+constexpr std::string_view kWhiteSpace = R"( \t\n\r\f\v)";
 /// White space that models write after their thinking.
 constexpr const char* kSpace = "[ \\n]{0,4}";
 
@@ -95,12 +97,12 @@ Json not_beginning_with(const std::vector<std::string>& begins) {
     const bool is_excluded =
         std::ranges::any_of(excluded, [&known = known](const auto& begin) { return known.starts_with(begin); });
     if (is_excluded) continue;
-    std::string others = known.empty() ? "\\s" : "";
+    std::string others = known.empty() ? std::string(kWhiteSpace) : "";
     for (const char c : characters) others += escaped_class(c);
     ways.push_back(Sequence().add_text(known).add(regex("[^" + others + "]")).add(any_text()).format());
     ways.push_back(constant(known));
   }
-  return Sequence().add(regex("\\s*")).add(one_of(std::move(ways))).format();
+  return Sequence().add(regex("[" + std::string(kWhiteSpace) + "]*")).add(one_of(std::move(ways))).format();
 }
 
 // -- an answer

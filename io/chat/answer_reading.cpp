@@ -160,8 +160,7 @@ Result<AnswerReading> prepare(const ChatPrompts& prompts, ChatInput chat, const 
   auto grammar = answer_grammar(dialect, use, thinking, request.sampling.structured_outputs);
   if (!grammar) return fail(std::move(grammar.error()));
   request.sampling.structured_outputs = std::move(*grammar);
-  // Marks may be special tokens.
-  if (may_call || dialect.thinking || !dialect.content.empty()) request.sampling.skip_special_tokens = false;
+  request.sampling.shows_marks = may_call || dialect.thinking || !dialect.content.empty();
   reading.options.in_thinking = thinking == Thinking::open;
   reading.options.takes_calls = may_call;
   if (may_call && dialect.calls->begins_with_name()) {

@@ -29,6 +29,14 @@ bool are_texts(const Json& values) {
 
 }  // namespace
 
+const Json* referred_schema(const Json& root, const Json& schema) {
+  const Json* target = &schema;
+  for (int depth = 0; target != nullptr && target->is_object() && target->contains("$ref"); ++depth) {
+    target = depth < kMaxReferences ? target_of(root, (*target)["$ref"]) : nullptr;
+  }
+  return target;
+}
+
 const Json* text_schema(const Json& parameters, const Json& property) {
   const Json* schema = &property;
   for (int depth = 0; schema != nullptr && schema->is_object() && schema->contains("$ref"); ++depth) {

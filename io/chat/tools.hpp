@@ -28,6 +28,10 @@ struct ToolUse {
   bool parallel = true;  ///< whether an answer may have several calls
 };
 
+/// Returns the schema in `root` that `schema` refers to with $ref, directly or in turn, or `schema` itself without
+/// $ref. Null if there is no such schema.
+const nlohmann::ordered_json* referred_schema(const nlohmann::ordered_json& root, const nlohmann::ordered_json& schema);
+
 /// Returns the schema of an argument that is written as unquoted text where arguments are tagged, because it takes
 /// strings only: `property`, or the schema in `parameters` that it refers to. Null for an argument that is JSON.
 const nlohmann::ordered_json* text_schema(const nlohmann::ordered_json& parameters,

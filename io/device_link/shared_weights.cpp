@@ -92,7 +92,8 @@ Result<std::shared_ptr<MappedWeights>> MappedWeights::map(kernels::Device& devic
   return std::shared_ptr<MappedWeights>(new MappedWeights(std::move(mapping)));
 }
 
-std::optional<weights::KeptCopies::CopyMemory> MappedWeights::find(std::string_view key, std::size_t bytes) {
+std::optional<weights::KeptCopies::CopyMemory> MappedWeights::find(std::string_view key, std::size_t bytes,
+                                                                   weights::CopyKind /*kind*/) {
   const std::lock_guard lock(mutex_);
   Directory& directory = mapping_->directory();
   const std::uint64_t hash = std::hash<std::string_view>()(key);
@@ -121,7 +122,7 @@ std::optional<weights::KeptCopies::CopyMemory> MappedWeights::find(std::string_v
   return place(offset, false);
 }
 
-void MappedWeights::seal() {
+void MappedWeights::mark_complete() {
   const std::lock_guard lock(mutex_);
   if (mapping_->is_sealed) return;
   mapping_->directory().is_sealed.store(1, std::memory_order_release);

@@ -32,8 +32,8 @@ class SharedWeights {
   std::int64_t bytes_;
 };
 
-/// The kept copies of weights as a worker process maps them. If a process ends before seal(), its copies are discarded.
-/// Only one process at a time may map them unsealed.
+/// The kept copies of weights as a worker process maps them. If a process ends before
+/// mark_complete(), its copies are discarded. Until then no other process may map them.
 class MappedWeights final : public weights::KeptCopies {
  public:
   /// `touch`: whether to allocate the memory of all copies, on huge pages, when the first copy is made. The memory
@@ -41,10 +41,9 @@ class MappedWeights final : public weights::KeptCopies {
   /// until the first copy is made. Errors: io_failed.
   static Result<std::shared_ptr<MappedWeights>> map(kernels::Device& device, int file, std::int64_t bytes, bool touch);
 
-  std::optional<CopyMemory> find(std::string_view key, std::size_t bytes) override;
-  /// Call when all copies that find() returned are made. From now on the copies are read-only in this process, and the
-  /// next process uses them.
-  void seal();
+  std::optional<CopyMemory> find(std::string_view key, std::size_t bytes, weights::CopyKind kind) override;
+  /// From now on the copies are read-only in this process, and the next process uses them.
+  void mark_complete() override;
 
  private:
   struct Mapping;

@@ -25,10 +25,13 @@ void PromptEcho::send_prompt_question(std::size_t i) {
 }
 
 void PromptEcho::send_text_questions(std::size_t i) {
-  const auto& ids = *requests_[i].prompt_token_ids;
-  if (requests_[i].prompt) {
-    requests_[i].prompt.reset();
-  } else {
+  auto& ids = *requests_[i].prompt_token_ids;
+  const std::int64_t num_kept = requests_[i].truncate_prompt_tokens.value_or(-1);
+  const bool is_cut = num_kept >= 1 && num_kept < std::ssize(ids);
+  if (is_cut) ids.erase(ids.begin(), ids.end() - num_kept);
+  const bool has_text = requests_[i].prompt && !is_cut;
+  requests_[i].prompt.reset();
+  if (!has_text) {
     session_.ask(router_, kTags * i + kText, actors::DetokenizeRequest{ids, false});
     ++texts_[i].questions;
   }

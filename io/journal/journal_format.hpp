@@ -24,7 +24,7 @@
 namespace pagoda::io::journal_format {
 
 inline constexpr std::string_view kMagic = "PAGODA-J";
-inline constexpr std::uint32_t kFormat = 6;
+inline constexpr std::uint32_t kFormat = 7;
 inline constexpr std::size_t kHeaderBytes = 4096;
 // Offsets in the header:
 inline constexpr std::size_t kFormatAt = 8;

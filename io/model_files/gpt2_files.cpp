@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -7,6 +9,7 @@
 
 #include "engine/text/bpe_model.hpp"
 #include "io/model_files/file_text.hpp"
+#include "io/model_files/gguf/gguf_pre_tokenizers.hpp"
 #include "io/model_files/special_tokens.hpp"
 #include "io/model_files/tokenizer_config.hpp"
 #include "io/model_files/tokenizer_json_fields.hpp"
@@ -57,6 +60,28 @@ text::AddedToken special(const char* content) {
   return token;
 }
 
+/// Adds what comes before the merges, which follows from the class: these files do not have it.
+Status add_split(const TokenizerConfig& config, text::TokenizerSpec& spec) {
+  std::string_view name = config.tokenizer_class;
+  if (name.ends_with("Fast")) name.remove_suffix(std::string_view("Fast").size());
+  if (name == "Qwen2Tokenizer") {
+    const GgufPreTokenizer& qwen2 = *find_gguf_pre_tokenizer("qwen2");
+    spec.normalizers = qwen2.normalizers;
+    spec.pre_tokenizers = qwen2.pre_tokenizers;
+    return {};
+  }
+  constexpr std::array<std::string_view, 5> kLikeGpt2{"", "GPT2Tokenizer", "CodeGenTokenizer", "BartTokenizer",
+                                                      "RobertaTokenizer"};
+  if (std::ranges::find(kLikeGpt2, name) == kLikeGpt2.end()) {
+    return fail(ErrorCode::unsupported,
+                "tokenizer_config.json: tokenizer_class " + quote(config.tokenizer_class) +
+                    " is not known for vocab.json and merges.txt, whose texts are split as the class says: a "
+                    "tokenizer.json is needed");
+  }
+  spec.pre_tokenizers.emplace_back(text::ByteLevelPreTokenizer{config.add_prefix_space.value_or(false), true});
+  return {};
+}
+
 }  // namespace
 
 Result<text::TokenizerSpec> read_gpt2_files(const std::filesystem::path& model_dir) {
@@ -76,7 +101,7 @@ Result<text::TokenizerSpec> read_gpt2_files(const std::filesystem::path& model_d
     defaults.bos_token = defaults.eos_token = kEndOfText;
   }
   add_special_tokens(*config, defaults, *model, spec);
-  spec.pre_tokenizers.emplace_back(text::ByteLevelPreTokenizer{config->add_prefix_space.value_or(false), true});
+  if (Status status = add_split(*config, spec); !status) return fail(std::move(status.error()));
   spec.decoders.emplace().emplace_back(text::ByteLevelDecoder{});
   return spec;
 }

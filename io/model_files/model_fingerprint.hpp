@@ -12,4 +12,10 @@ namespace pagoda::io {
 /// count. Errors: io_failed.
 Result<std::string> model_fingerprint(const std::filesystem::path& model);
 
+/// Returns a text that changes when any of these files is replaced or changed in place, and that differs for models
+/// whose fingerprints are equal because they differ only far from the ends of their files: beside the fingerprint it
+/// has the time at which each file was written, and a hash over parts all over the file. Includes all parts of a split
+/// GGUF file. Errors: io_failed.
+Result<std::string> model_version(const std::filesystem::path& model);
+
 }  // namespace pagoda::io

@@ -17,13 +17,15 @@ std::size_t element_bytes(const SafetensorsTensor& tensor) {
 
 }  // namespace
 
-Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors) {
+Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
+                                           const std::map<std::string, std::string>& metadata) {
   std::ranges::sort(tensors, [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
     const auto width_a = element_bytes(a);
     const auto width_b = element_bytes(b);
     return width_a != width_b ? width_a > width_b : a.name < b.name;
   });
   nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
+  for (const auto& [key, text] : metadata) header["__metadata__"][key] = text;
   TensorFile::Extents extents;
   std::size_t end = 0;
   for (const SafetensorsTensor& tensor : tensors) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct SafetensorsTensor {
 };
 
 /// Begins a safetensors file. Tensors with wide elements come first, so that each lies at a multiple of its element
-/// size. Errors: io_failed.
-Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors);
+/// size. `metadata`: texts of the header, beside its `format`. Errors: io_failed.
+Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
+                                           const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace pagoda::io

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -174,13 +175,14 @@ Status read_token_ids(const std::filesystem::path& path, TokenizerConfig& config
   if (!*text) return {};
   const Result<json> root = parse_object(**text, path.string());
   if (!root) return fail(root.error());
+  std::unordered_set<std::string_view> special;
+  for (const auto& [key, token] : config.special_tokens) special.insert(token.content);
   JsonFields fields(*root, "");
   for (const auto& [content, ignored] : root->items()) {
     text::AddedToken token;
     token.id = fields.natural(content);
     token.content = content;
-    token.special = std::ranges::any_of(config.special_tokens,
-                                        [&](const auto& special) { return special.second.content == token.content; });
+    token.special = special.contains(content);
     token.normalized = !token.special;
     config.added_tokens.push_back(std::move(token));
   }

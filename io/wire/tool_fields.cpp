@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
+
+#include "engine/grammar/limits.hpp"
 
 namespace pagoda::wire {
 namespace {
@@ -21,18 +24,26 @@ bool is_name(const std::string& name) {
   });
 }
 
-/// Removes uniqueItems of lists that the grammar cannot hold to it: those whose items have no enum. Returns whether
-/// there were some.
-bool drop_uniqueness(Json& part) {
+/// Returns whether items are of an enum of so few values that the grammar can hold a list of them to uniqueItems.
+bool are_few_values(const Json& items, const Json& root) {
+  const Json* const schema = chat::referred_schema(root, items);
+  if (schema == nullptr || !schema->is_object()) return false;
+  const auto listed = schema->find("enum");
+  return listed != schema->end() && listed->is_array() && listed->size() <= grammar::kMaxUniqueValues;
+}
+
+/// Removes uniqueItems of lists that the grammar cannot hold to it. Returns whether there were some. `root`: the schema
+/// before that, of which `part` is a part.
+bool drop_uniqueness(Json& part, const Json& root) {
   if (!part.is_structured()) return false;
   bool was_there = false;
   if (part.is_object() && part.contains("uniqueItems") && part["uniqueItems"] == true) {
     const auto items = part.find("items");
-    const bool has_enum =
-        items != part.end() && items->is_object() && (items->contains("enum") || items->contains("$ref"));
-    if (!has_enum) was_there = part.erase("uniqueItems") > 0;
+    const bool is_held = items != part.end() && are_few_values(*items, root) && !part.contains("prefixItems") &&
+                         !part.contains("contains");
+    if (!is_held) was_there = part.erase("uniqueItems") > 0;
   }
-  for (Json& inner : part) was_there |= drop_uniqueness(inner);
+  for (Json& inner : part) was_there |= drop_uniqueness(inner, root);
   return was_there;
 }
 
@@ -200,10 +211,11 @@ void set_tools(FieldReader& fields, const std::vector<GivenTool>& tools, ToolCho
     const bool may_be_called = allowed.empty() || std::ranges::find(allowed, tool.name) != allowed.end();
     if (may_be_called) {
       Json parameters = tool.function.at("parameters");
-      if (choice != ToolChoice::none && drop_uniqueness(parameters)) {
+      if (choice != ToolChoice::none && drop_uniqueness(parameters, tool.function.at("parameters"))) {
         const Json given{{"uniqueItems", true}};
         FieldReader schema(given, FieldReader::Nulls::absent, tool.where + ".parameters.");
-        schema.ignore("uniqueItems", "is supported only for items with an enum");
+        schema.ignore("uniqueItems", "is supported only for items with an enum of at most " +
+                                         std::to_string(grammar::kMaxUniqueValues) + " values");
         if (auto status = schema.finish(); !status) return fields.refuse(std::move(status.error()));
       }
       use.tools.push_back({tool.name, std::move(parameters)});

@@ -51,7 +51,7 @@ void write_sampling_params(JsonWriter& json, const GenerateRequest& request, std
   json.field("min_tokens", sampling.min_tokens);
   write_value_or_null(json, "logprobs", sampling.logprobs);
   write_value_or_null(json, "prompt_logprobs", sampling.prompt_logprobs);
-  json.field("skip_special_tokens", sampling.skip_special_tokens);
+  json.field("skip_special_tokens", sampling.skip_special_tokens && !sampling.shows_marks);
   json.field("include_stop_str_in_output", sampling.include_stop_str_in_output).close_object();
 }
 

@@ -30,17 +30,11 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
-constexpr std::string_view kTokenTypes = "tokenizer.ggml.token_type";
-constexpr std::int64_t kControlToken = 3;
 constexpr std::string_view kAttnFactor = "rope.scaling.attn_factor";
 
 /// Keys of an architecture that do not change what is computed here.
 constexpr std::array<std::string_view, 4> kIgnoredKeys{"vocab_size", "tensor_data_layout", "rope.scaling.finetuned",
                                                        "use_parallel_residual"};
-
-/// Control tokens that end an answer in chat models whose files name another end-of-sequence token or none.
-constexpr std::array<std::string_view, 8> kEndingTokens{
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>"};
 
 /// Numbers are stored with 32 bits. Returns the decimal number that was meant: 1e-05 and not 9.999999747378752e-06.
 double as_written(double value) {
@@ -388,15 +382,10 @@ class ConfigOfGguf {
       if (*end) ends.insert(**end);
     }
     const auto tokens = file_.get<std::vector<std::string_view>>(kTokens);
-    const auto types = file_.get<std::vector<std::int64_t>>(kTokenTypes);
     if (!tokens) return fail(tokens.error());
-    if (!types) return fail(types.error());
-    if (*tokens && *types) {
-      for (std::size_t id = 0; id < std::min((*tokens)->size(), (*types)->size()); ++id) {
-        if ((**types)[id] != kControlToken) continue;
-        if (std::ranges::find(kEndingTokens, (**tokens)[id]) != kEndingTokens.end()) {
-          ends.insert(static_cast<std::int64_t>(id));
-        }
+    if (*tokens) {
+      for (std::size_t id = 0; id < (*tokens)->size(); ++id) {
+        if (ends_answer((**tokens)[id])) ends.insert(static_cast<std::int64_t>(id));
       }
     }
     set("eos_token_id", std::vector<std::int64_t>(ends.begin(), ends.end()), "tokenizer.ggml.eos_token_id");

@@ -1,6 +1,7 @@
 #include "io/model_files/gguf/gguf_tokenizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -121,7 +122,7 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file) {
                     "has the type " + std::to_string(type) + " for the token with the id " + std::to_string(id) +
                         "; types are 0 to 6");
     }
-    vocabulary.types.push_back(static_cast<TokenType>(type));
+    vocabulary.types.push_back(ends_answer((*tokens)[id]) ? TokenType::control : static_cast<TokenType>(type));
     if (!vocabulary.tokens[id].empty()) continue;
     // Some files have empty tokens. llama.cpp gives them this name; as unused tokens they never match a text.
     vocabulary.tokens[id] = "[EMPTY_" + std::to_string(id) + "]";
@@ -366,6 +367,14 @@ Result<GgufTokenizer> read_sentencepiece(const GgufFile& file, Model kind, Vocab
 }
 
 }  // namespace
+
+bool ends_answer(std::string_view token) {
+  // special_eog_ids of llama.cpp's src/llama-vocab.cpp, without the tokens of code that is filled in.
+  constexpr std::array<std::string_view, 11> kEnds{
+      "<|eot_id|>",    "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>",     "<|end_of_text|>",
+      "<end_of_turn>", "<EOT>",      "_<EOT>",  "[EOT]",      "<end_of_utterance>"};
+  return std::ranges::find(kEnds, token) != kEnds.end();
+}
 
 Result<std::optional<std::int64_t>> gguf_token_id(const GgufFile& file, std::string_view name) {
   auto id = file.get<std::int64_t>(token_id_key(name));

@@ -26,6 +26,10 @@ namespace pagoda::io {
 /// text, but are not special.
 Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
 
+/// Returns whether a token ends an answer in chat models, also where the file names another end-of-sequence token or
+/// none. As in llama.cpp, such a token is a control token whatever type the file gives it.
+bool ends_answer(std::string_view token);
+
 struct GgufTokenizer {
   text::TokenizerSpec spec;
   std::string sentencepiece;  ///< the bytes of a tokenizer.model, if `spec` has a SentencePiece model

@@ -215,7 +215,8 @@ void read_compressed_tensors(ConfigReader& reader, QuantizationConfig& config) {
   constexpr std::array<std::string_view, 6> kFormats{"pack-quantized",  "int-quantized", "float-quantized",
                                                      "naive-quantized", kMxfp4,          "mixed-precision"};
   const auto format = read_name(reader, "format", nullptr, kFormats);
-  constexpr std::array<std::string_view, 1> kStatus{"compressed"};
+  // Older tools write "frozen" for the same files. Weights that are not stored in the format leave scales unused.
+  constexpr std::array<std::string_view, 2> kStatus{"compressed", "frozen"};
   read_name(reader, "quantization_status", "compressed", kStatus);
   if (const auto* sparsity = reader.find("sparsity_config"); sparsity != nullptr && !sparsity->empty()) {
     constexpr std::array<std::string_view, 1> kSparsity{"dense"};

@@ -184,6 +184,27 @@ std::vector<Hostile> hostiles() {
   add("many_dependencies",
       test::schema(R"({"type":"object","dependentRequired":{)" +
                    many(1'000, [](auto i) { return "\"" + i + R"(":["a)" + i + R"("])"; }) + "}}"));
+  add("negated_list_of_which_one_holds",
+      test::schema(R"({"not":{"oneOf":[)" + many(131'000, [](auto) { return "1"; }) + "]}}"));
+  add("negated_list_of_large_schemas_of_which_one_holds",
+      test::schema(R"({"not":{"oneOf":[)" +
+                   many(100, [](auto) { return R"({"const":[)" + many(1'200, [](auto) { return "0"; }) + "]}"; }) +
+                   "]}}"));
+  add("negated_tuple", test::schema(R"({"not":{"prefixItems":[)" + many(131'000, [](auto) { return "1"; }) + "]}}"));
+  add("many_references_to_an_anchor",
+      test::schema(R"({"$defs":{"x":{"$anchor":"a"}},"anyOf":[)" +
+                   many(4'900, [](auto) { return R"({"$ref":"#a"})"; }) + R"(],"examples":[)" +
+                   many(85'000, [](auto) { return "0"; }) + "]}"));
+  add("many_names_beside_many_patterns",
+      test::schema(R"({"type":"object","properties":{)" +
+                   many(500, [](auto i) { return "\"" + i + times(240, "n") + "\":true"; }) +
+                   R"(},"patternProperties":{)" + many(4'000, [](auto i) { return "\"" + i + R"($":{})"; }) + "}}"));
+  add("values_beside_many_patterns",
+      test::schema(R"({"enum":[)" + many(kMaxChoices, [](auto i) { return "\"a" + i + times(40, "b") + "\""; }) +
+                   R"(],"allOf":[)" + many(2'900, [](auto i) { return R"({"pattern":"^a.*)" + i + "\"}"; }) + "]}"));
+  add("large_value_that_some_items_are",
+      test::schema(R"({"type":"array","minContains":30,"maxContains":40,"maxItems":90,"contains":{"const":[)" +
+                   many(120'000, [](auto) { return "0"; }) + "]}}"));
   add("negated_references", test::schema(R"({"$ref":"#/$defs/a","$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}})"));
   add("negated_items_of_themselves", test::schema(R"({"type":"array","items":{"not":{"$ref":"#"}}})"));
   add("large_counts_of_contains",

@@ -150,10 +150,28 @@ ident ::= [^0-9() +\n] | "\x41\u00e9"
   for (const char* text : {"1234", "1+2", "(1", "xx"}) EXPECT_FALSE(test::takes(grammar, text)) << text;
 }
 
+TEST_F(TextRules, GrammarsOfLlamaCppAreRead) {
+  // What its json_schema_to_grammar writes of strings, and names after properties.
+  const auto string = compile(test::ebnf(R"_(
+char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4})
+2fa-kv ::= "\"" char* "\""
+root ::= 2fa-kv)_"));
+  for (const char* text : {R"("")", R"("a b")", R"("a\n\u00e9")"}) EXPECT_TRUE(test::takes(string, text)) << text;
+  for (const char* text : {"\"\n\"", "\"\x7F\"", R"("\x")"}) EXPECT_FALSE(test::takes(string, text)) << text;
+  const auto any = compile(test::ebnf("root ::= .+"));
+  EXPECT_TRUE(test::takes(any, "a\nb\r"));
+  EXPECT_TRUE(test::takes(compile(test::ebnf("root ::= [^\\0-\\x1f]")), "a"));
+  const auto spaced = compile(test::ebnf("root ::= (\"a\" | \"b\") + \"c\" {2}"));
+  EXPECT_TRUE(test::takes(spaced, "abacc"));
+  EXPECT_FALSE(test::takes(spaced, "c"));
+  EXPECT_TRUE(test::takes(compile(test::ebnf("root ::= \"a\nb\" [\n]")), "a\nb\n"));
+}
+
 TEST_F(TextRules, GrammarsThatAreWrongAreRefusedWithTheirLine) {
   EXPECT_NE(test::refusal(test::ebnf("root ::= a\n")).find("a"), std::string::npos);
-  for (const char* text : {"", "x ::= \"a\"", "root ::= \"a", "root ::= [", "root = \"a\"", "root ::= )", "root ::= a{",
-                           "root ::= root", "root ::= root \"a\" | root", "root ::= \"a\"\nroot ::= \"b\""}) {
+  for (const char* text :
+       {"", "x ::= \"a\"", "root ::= \"a", "root ::= [", "root = \"a\"", "root ::= )", "root ::= a{", "root ::= root",
+        "root ::= \"\\x00\"", "root ::= root \"a\" | root", "root ::= \"a\"\nroot ::= \"b\""}) {
     EXPECT_NE(test::refusal(test::ebnf(text)), "") << text;
   }
   EXPECT_NE(test::refusal(test::ebnf("root ::= \"a\"\nb ::= [\n")).find("line 2"), std::string::npos)

@@ -92,6 +92,41 @@ TEST(GivingWay, NoRowIsTakenForALongPromptThatMustWaitForAnother) {
   EXPECT_LE(service.num_preemptions[1], 2);
 }
 
+TEST(GivingWay, NoRowIsTakenBeforeTheDelayOfTheUrgentRequestHasPassed) {
+  SchedulerConfig config = by_priority(2);
+  config.delay_factor = 6.5;  // steps take 1 ms
+  Service service(config);
+  for (RequestId id = 1; id <= 2; ++id) service.add(id, 10, 100, 5);
+  for (int i = 0; i < 5; ++i) service.step();
+  service.add(3, 10, 5, -5);
+  for (int i = 0; i < 5; ++i) service.step();
+  EXPECT_TRUE(service.num_preemptions.empty()) << "it could not come in";
+  service.run();
+  EXPECT_LE(service.first_token_in[3] - 5, 10);
+  EXPECT_EQ(service.num_preemptions.size(), 1U);
+}
+
+TEST(GivingWay, ARunningRequestGivesItsPlaceInTheTargetToAMoreUrgentOne) {
+  for (const bool swaps : {false, true}) {
+    SchedulerConfig config = by_priority(64);
+    config.target_step_us = 100'000;  // 12 of the 64 rows
+    config.can_swap = swaps;
+    config.preemption = swaps ? PreemptionPolicy::swap : PreemptionPolicy::recompute;
+    Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 1'000, .num_host_blocks = 1'000});
+    service.step_us = 20'000;
+    service.token_us = 5'000;
+    for (RequestId id = 1; id <= 40; ++id) service.add(id, 8, 400, 5);
+    for (int i = 0; i < 60; ++i) service.step();
+    EXPECT_TRUE(service.num_preemptions.empty());
+    const int before = service.num_steps;
+    service.add(100, 8, 5, -100);
+    for (int i = 0; i < 20; ++i) service.step();
+    ASSERT_TRUE(service.first_token_in.contains(100));
+    EXPECT_LE(service.first_token_in[100] - before, 4);
+    EXPECT_LE(service.num_preemptions.size(), 2U) << "one place is enough";
+  }
+}
+
 TEST(GivingWay, ARequestThatPassedAnEquallyUrgentOneKeepsItsMemory) {
   SchedulerConfig config = by_priority(16);
   config.max_adapters = 1;
@@ -187,6 +222,24 @@ TEST(LongPrompts, LetMoreUrgentShortOnesPassWithinAFewSteps) {
     EXPECT_LE(service.first_token_in[2], 4);
     EXPECT_LE(service.first_token_in[1], 100'000 / 2048 + 3);
   }
+}
+
+TEST(LongPrompts, ThatArePassedTakeNoAdaptersPlaceInTheStep) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
+  config.max_num_batched_tokens = 1'000;
+  config.max_partial_long_prompts = 1;
+  config.max_adapters = 1;
+  Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 3'000});
+  const auto add = [&](RequestId id, std::size_t num_prompt_tokens, AdapterId adapter) {
+    service.add(id, TokenIds(num_prompt_tokens, static_cast<TokenId>(id)), 2, 0, {}, 1, {}, adapter);
+  };
+  add(1, 20'000, 0);
+  service.step();
+  add(2, 20'000, 7);
+  add(3, 20, 8);
+  service.run();
+  EXPECT_LE(service.first_token_in[3], 6);
+  EXPECT_EQ(service.finished.size(), 3U);
 }
 
 TEST(LongPrompts, LeaveNothingUnusedWhereNoOtherPromptWaits) {

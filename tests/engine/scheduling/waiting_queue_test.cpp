@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -110,17 +111,45 @@ TEST(WaitingQueue, FairVisitsInTheOrderInWhichOneTenantAfterTheOtherIsServed) {
     tokens = static_cast<std::int64_t>(random() % 5);  // many tenants have equal counters
     queue->charge(queued(0, 0, user), tokens);
   }
+  // Some are served or aborted, and some of these come back.
+  std::size_t num_waiting = 500;
+  for (auto& [user, entries] : waiting) {
+    for (int i = static_cast<int>(random() % 3); i > 0 && !entries.empty(); --i) {
+      const QueueEntry gone = entries[random() % 2 == 0 ? 0 : entries.size() / 2];
+      queue->erase(gone);
+      if (random() % 2 == 0) {
+        queue->put_back(gone);
+        continue;
+      }
+      std::erase_if(entries, [&](const QueueEntry& entry) { return entry.id == gone.id; });
+      --num_waiting;
+    }
+  }
   std::vector<RequestId> expected;
-  while (expected.size() < 500) {
+  while (expected.size() < num_waiting) {
     const std::string* next = nullptr;
+    const auto order_of = [&](const std::string& user) { return std::pair(served[user], waiting[user].front().id); };
     for (const auto& [user, tokens] : served) {
-      if (!waiting[user].empty() && (next == nullptr || tokens < served[*next])) next = &user;
+      if (!waiting[user].empty() && (next == nullptr || order_of(user) < order_of(*next))) next = &user;
     }
     expected.push_back(waiting[*next].front().id);
     served[*next] += waiting[*next].front().num_prompt_tokens;
     waiting[*next].pop_front();
   }
   EXPECT_EQ(order(*queue), expected);
+}
+
+TEST(WaitingQueue, FairServesTheTenantThatWaitsLongestOfThoseThatWereServedAsMuch) {
+  const auto queue = make_waiting_queue(SchedulingPolicy::fair);
+  queue->push(queued(1, 0, "zoe"));
+  // Each that comes new has her counter, and a name before hers.
+  for (RequestId id = 2; id < 10; ++id) {
+    const auto entry = queued(id, 0, "alice " + std::to_string(id));
+    queue->push(entry);
+    EXPECT_EQ(order(*queue).front(), 1U);
+    EXPECT_TRUE(queue->comes_in_before(queued(1, 0, "zoe"), entry));
+    EXPECT_FALSE(queue->comes_in_before(entry, queued(1, 0, "zoe")));
+  }
 }
 
 TEST(WaitingQueue, FairDoesNotLiftATenantWhoseGroupLosesItsMemory) {

@@ -29,7 +29,7 @@ class CopyStoreTest : public testing::Test {
   Loaded load(CopyStore& store, std::size_t model, std::size_t bytes, std::uint8_t value, const char* version = "1") {
     Loaded loaded;
     loaded.use = store.use(model, static_cast<std::int64_t>(bytes), version, device_);
-    auto place = loaded.use->find("matrix", bytes);
+    auto place = loaded.use->find("matrix", bytes, CopyKind::plain);
     if (!place) return loaded;
     loaded.was_made = place->is_filled;
     loaded.copy = std::move(place->memory);
@@ -68,7 +68,7 @@ TEST_F(CopyStoreTest, IsInUseAsLongAsACopyIs) {
 
 TEST_F(CopyStoreTest, DropsWhatWasNotMadeToTheEnd) {
   const auto store = std::make_shared<CopyStore>(1000, 1000);
-  store->use(0, 300, "1", device_)->find("matrix", 300);
+  store->use(0, 300, "1", device_)->find("matrix", 300, CopyKind::plain);
   EXPECT_EQ(store->kept_bytes(), 0);
   EXPECT_FALSE(load(*store, 0, 300, 7).was_made);
 }
@@ -101,8 +101,8 @@ TEST_F(CopyStoreTest, MakesRoomForModelsInUse) {
 TEST_F(CopyStoreTest, HasNothingElseOnceTheCopiesAreMade) {
   const auto store = std::make_shared<CopyStore>(1000, 1000);
   const auto loaded = load(*store, 0, 300, 7);
-  EXPECT_FALSE(loaded.use->find("another", 10));
-  EXPECT_FALSE(loaded.use->find("matrix", 200));
+  EXPECT_FALSE(loaded.use->find("another", 10, CopyKind::plain));
+  EXPECT_FALSE(loaded.use->find("matrix", 200, CopyKind::plain));
 }
 
 TEST_F(CopyStoreTest, KeepsNothingWhereNothingMayStay) {

@@ -33,24 +33,24 @@ TEST(SharedWeights, CopiesOfASealedProcessAreThereForTheNextOneAndCannotBeWritte
   const auto kept = SharedWeights::create(3'000'000).value();
   for (const bool touch : {true, false}) {
     const auto first = map(*kept, touch);
-    auto a = first->find("a", 2'000'001);
-    auto b = first->find("b", 100);
+    auto a = first->find("a", 2'000'001, weights::CopyKind::plain);
+    auto b = first->find("b", 100, weights::CopyKind::plain);
     ASSERT_TRUE(a && b);
     EXPECT_FALSE(a->is_filled || b->is_filled);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b->memory.data()) % 64, 0U);
     std::memset(a->memory.data(), 1, a->memory.bytes());
     std::memset(b->memory.data(), 2, b->memory.bytes());
     // Not sealed the first time: nothing of it counts.
-    if (!touch) first->seal();
+    if (!touch) first->mark_complete();
     EXPECT_EQ(is_writable(a->memory.data()), touch);
   }
   auto next = map(*kept);
-  const auto b = next->find("b", 100);
-  const auto a = next->find("a", 2'000'001);
+  const auto b = next->find("b", 100, weights::CopyKind::plain);
+  const auto a = next->find("a", 2'000'001, weights::CopyKind::plain);
   ASSERT_TRUE(a && b);
   EXPECT_TRUE(a->is_filled && b->is_filled);
-  EXPECT_FALSE(next->find("c", 100)) << "nobody has made it";
-  EXPECT_FALSE(next->find("b", 101)) << "it is another's";
+  EXPECT_FALSE(next->find("c", 100, weights::CopyKind::plain)) << "nobody has made it";
+  EXPECT_FALSE(next->find("b", 101, weights::CopyKind::plain)) << "it is another's";
   next = nullptr;  // the copies live on
   for (std::size_t i = 0; i < a->memory.bytes(); ++i) ASSERT_EQ(a->memory.as<char>()[i], 1);
   EXPECT_EQ(b->memory.as<char>()[99], 2);
@@ -66,15 +66,15 @@ TEST(SharedWeights, TheirMemoryIsTakenWithTheFirstCopy) {
   };
   const auto weights = map(*kept, true);
   EXPECT_LT(taken_bytes(), 1'000'000);
-  EXPECT_TRUE(weights->find("a", 100));
+  EXPECT_TRUE(weights->find("a", 100, weights::CopyKind::plain));
   EXPECT_GE(taken_bytes(), 10'000'000);
 }
 
 TEST(SharedWeights, WhatDoesNotFitIsNotKept) {
   const auto kept = SharedWeights::create(1'000).value();
   const auto weights = map(*kept);
-  EXPECT_TRUE(weights->find("a", 1'000));
-  EXPECT_FALSE(weights->find("b", static_cast<std::size_t>(kept->bytes())));
+  EXPECT_TRUE(weights->find("a", 1'000, weights::CopyKind::plain));
+  EXPECT_FALSE(weights->find("b", static_cast<std::size_t>(kept->bytes()), weights::CopyKind::plain));
 }
 
 /// Weights of every kind of copy, and what they hold.
@@ -109,7 +109,7 @@ TEST(SharedWeights, LoadedWeightsThatFindTheirCopiesAreThoseThatWereMade) {
     {
       const auto mapped = map(*kept);
       EXPECT_EQ(contents(weights::LoadedWeights(stored, policy, weights_cpu, mapped), quantizes), expected);
-      mapped->seal();
+      mapped->mark_complete();
     }
     test::WaveWeights others;  // what it would make anew
     others.values("m.weight").assign(40 * 128, 1.0F);

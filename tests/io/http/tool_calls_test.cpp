@@ -80,7 +80,7 @@ TEST(ToolCalls, OfChatsAreReadOutOfTheAnswer) {
   auto job = chat_job(openai_tools());
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_THAT(*job->requests[0].prompt, HasSubstr(R"("name": "weather", "description": "Looks out.")"));
-  EXPECT_FALSE(job->requests[0].sampling.skip_special_tokens);
+  EXPECT_TRUE(job->requests[0].sampling.shows_marks);
   ASSERT_TRUE(job->requests[0].sampling.structured_outputs);
   EXPECT_EQ(job->requests[0].sampling.structured_outputs->kind, GrammarKind::structural_tag);
   const auto answer = whole(*job->writer, result_of(kAnswer));

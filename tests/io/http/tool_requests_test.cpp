@@ -115,6 +115,21 @@ TEST(ToolRequests, UniquenessThatTheGrammarCannotHoldIsIgnoredByName) {
   EXPECT_THAT(ignored.names(), testing::ElementsAre("tools[].parameters.uniqueItems"));
   EXPECT_THAT(dropped->requests[0].sampling.structured_outputs->text, testing::Not(HasSubstr("uniqueItems")));
   EXPECT_THAT(*dropped->requests[0].prompt, HasSubstr("uniqueItems")) << "the model sees it";
+  // Items that are defined elsewhere, and more values than a grammar can tell apart.
+  const auto with_definition = [&](const std::string& definition) {
+    auto text = tools(R"({"$ref":"#/$defs/x"})");
+    return chat_job(text.insert(text.find(R"("properties")"), R"("$defs":{"x":)" + definition + "},"));
+  };
+  std::string values;
+  for (int i = 0; i < 63; ++i) values += (i > 0 ? "," : "") + std::to_string(i);
+  for (const auto& [definition, is_kept] : {std::pair<std::string, bool>{R"({"enum":["x","y"]})", true},
+                                            {R"({"type":"object","properties":{"a":{}}})", false},
+                                            {R"({"enum":[)" + values + "]}", false}}) {
+    const auto job = with_definition(definition);
+    ASSERT_TRUE(job) << job.error().message;
+    EXPECT_EQ(job->requests[0].sampling.structured_outputs->text.find("uniqueItems") != std::string::npos, is_kept)
+        << definition;
+  }
 }
 
 TEST(ToolRequests, MapsOfPropertiesThatAreNullAreEmpty) {

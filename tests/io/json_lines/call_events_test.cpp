@@ -58,7 +58,7 @@ TEST(JsonLinesTools, HoldTheAnswerAsInTheOtherInterfaces) {
   ASSERT_TRUE(op.request->sampling.structured_outputs);
   EXPECT_THAT(op.request->sampling.structured_outputs->text, HasSubstr("triggered_tags"));
   EXPECT_THAT(*op.request->prompt, HasSubstr("\"name\": \"weather\""));
-  EXPECT_FALSE(op.request->sampling.skip_special_tokens);
+  EXPECT_TRUE(op.request->sampling.shows_marks);
   const auto named = asked(openai_tools(R"(,"tool_choice":{"type":"function","function":{"name":"now"}})"));
   EXPECT_THAT(named.request->sampling.structured_outputs->text, testing::Not(HasSubstr("\"city\"")));
   EXPECT_THAT(*named.request->prompt, HasSubstr("\"name\": \"weather\"")) << "the prompt has them all";
@@ -68,7 +68,7 @@ TEST(JsonLinesTools, ThatMayNotBeCalledAreForThePromptAlone) {
   const auto op = asked(openai_tools(R"(,"tool_choice":"none")"));
   EXPECT_FALSE(op.reading);
   EXPECT_FALSE(op.request->sampling.structured_outputs);
-  EXPECT_TRUE(op.request->sampling.skip_special_tokens);
+  EXPECT_FALSE(op.request->sampling.shows_marks);
   EXPECT_THAT(*op.request->prompt, HasSubstr("weather"));
 }
 

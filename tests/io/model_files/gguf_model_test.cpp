@@ -94,7 +94,7 @@ TEST(GgufModel, HasWhatItsMetadataSays) {
   EXPECT_EQ(spec->kv.front().attention.num_kv_heads, 1);
 }
 
-TEST(GgufModel, ControlTokensThatEndAnAnswerAreEndsToo) {
+TEST(GgufModel, TokensThatEndAnAnswerAreEndsToo) {
   SmallLlama llama;
   llama.keys["tokenizer.ggml.tokens"] = [](GgufWriter& to, const std::string& key) {
     to.add(key, std::vector<std::string>{"a", "<|im_end|>", "<|eot_id|>", "<|im_end|>"});
@@ -104,7 +104,7 @@ TEST(GgufModel, ControlTokensThatEndAnAnswerAreEndsToo) {
   };
   const auto spec = read_gguf_spec(*llama.open().value());
   ASSERT_TRUE(spec) << spec.error().message;
-  EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 3)) << "a token that is no control token is text";
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre(1, 2, 3)) << "whatever types the file gives them";
 }
 
 TEST(GgufModel, AnIdThatMeansNoTokenIsNone) {

@@ -74,6 +74,11 @@ std::string compressed(const std::string& format, int bits, const std::string& t
          R"(,"type":")" + type + R"(","strategy":"channel"}}}})";
 }
 
+/// As older tools write it.
+std::string with_status(std::string config, const std::string& status) {
+  return config.insert(1, R"("quantization_status":")" + status + "\",");
+}
+
 const std::string kBnb4 =
     R"({"quant_method":"bitsandbytes","load_in_4bit":true,"load_in_8bit":false,"bnb_4bit_quant_type":"nf4"})";
 
@@ -90,7 +95,7 @@ const std::vector<Golden> kGoldens{
     {"ct_pack_asym", kGroup16, {{4, 16, true}}},
     {"ct_pack_8", compressed("pack-quantized", 8, "int"), {{8, 32, false}}},
     {"ct_int", compressed("int-quantized", 8, "int"), {{8, 32, false}}},
-    {"ct_naive", compressed("naive-quantized", 8, "int"), {{8, 32, false}}},
+    {"ct_naive", with_status(compressed("naive-quantized", 8, "int"), "frozen"), {{8, 32, false}}},
     {"ct_float", compressed("float-quantized", 8, "float"), std::nullopt},
     {"fp8_tensor", R"({"quant_method":"fp8","activation_scheme":"static"})", std::nullopt},
     {"fp8_block", R"({"quant_method":"fp8","fmt":"e4m3","weight_block_size":[24,20]})", std::nullopt},

@@ -117,6 +117,27 @@ TEST(TokenizerFolder, WithoutATokenizerSaysWhatWasLookedFor) {
   EXPECT_THAT(tokenizer.error().message, HasSubstr("no tokenizer.json, no tokenizer.model, no vocab.json"));
 }
 
+TEST(TokenizerFolder, OfVocabAndMergesSplitsTextsAsItsClassSays) {
+  const auto split = [](const std::string& config) {
+    const pagoda::test::TemporaryFolder folder;
+    folder.write("vocab.json", R"({"1": 0, "2": 1, "12": 2})");
+    folder.write("merges.txt", "1 2\n");
+    if (!config.empty()) folder.write("tokenizer_config.json", config);
+    return load_tokenizer(folder.path());
+  };
+  for (const char* config : {"", "{}", R"({"tokenizer_class": "GPT2TokenizerFast"})"}) {
+    EXPECT_EQ(encode(split(config).value(), "12", false), TokenIds{2}) << config;
+  }
+  for (const char* config :
+       {R"({"tokenizer_class": "Qwen2Tokenizer"})", R"({"tokenizer_class": "Qwen2TokenizerFast"})"}) {
+    EXPECT_EQ(encode(split(config).value(), "12", false), (TokenIds{0, 1})) << config;
+  }
+  const auto other = split(R"({"tokenizer_class": "OtherTokenizer"})");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(other.error().message, HasSubstr("tokenizer_class \"OtherTokenizer\" is not known"));
+}
+
 TEST(TokenizerFolder, WithABrokenFileNamesItAndWhatIsWrong) {
   struct Case {
     std::vector<std::pair<std::string, std::string>> files;

@@ -1,0 +1,217 @@
+#include "io/packed_cache/packed_cache.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "io/model_files/part_file.hpp"
+#include "io/model_files/safetensors_file.hpp"
+
+namespace pagoda::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnding = ".safetensors";
+constexpr const char* kIdentity = "identity";
+constexpr const char* kModel = "model";
+constexpr std::string_view kChecksum = "checksum ";  // begins the key of a copy's checksum
+/// Time without a write after which the writer of an unfinished file has certainly ended.
+constexpr auto kUnfinishedAge = std::chrono::minutes(10);
+
+std::string hex(std::uint64_t hash) {
+  return fmt::format("{:016x}", hash);
+}
+
+std::string checksum_of(std::span<const std::uint64_t> chunks) {
+  return hex(XXH3_64bits(chunks.data(), chunks.size_bytes()));
+}
+
+std::string checksum_of(std::span<const std::byte> bytes) {
+  std::vector<std::uint64_t> chunks;
+  for (std::size_t from = 0; from < bytes.size(); from += PackedFile::kChunkBytes) {
+    chunks.push_back(chunk_hash(bytes.subspan(from, std::min(PackedFile::kChunkBytes, bytes.size() - from))));
+  }
+  return checksum_of(chunks);
+}
+
+/// Returns whether only this user (or root) can have written the file or folder, which is no link.
+bool is_own(const fs::path& path, mode_t type) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || (facts.st_mode & S_IFMT) != type) return false;
+  const bool has_owner = facts.st_uid == ::geteuid() || facts.st_uid == 0;
+  return has_owner && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+}  // namespace
+
+Result<PackedFile> PackedFile::open(const fs::path& path) {
+  if (!is_own(path, S_IFREG)) {
+    return fail(ErrorCode::io_failed, path.string() + ": another user may have written this file");
+  }
+  auto file = MappedFile::open(path);
+  if (!file) return fail(std::move(file.error()));
+  auto header = parse_safetensors(file->bytes(), path.string());
+  if (!header) return fail(std::move(header.error()));
+  return PackedFile(std::move(*file), std::move(*header));
+}
+
+std::vector<std::pair<std::string, std::size_t>> PackedFile::copies() const {
+  std::vector<std::pair<std::string, std::size_t>> all;
+  for (const auto& [name, tensor] : header_.tensors) all.emplace_back(name, tensor.end - tensor.begin);
+  return all;
+}
+
+std::span<const std::byte> PackedFile::find(std::string_view name, std::size_t bytes) const {
+  const auto found = header_.tensors.find(name);
+  if (found == header_.tensors.end() || found->second.end - found->second.begin != bytes) return {};
+  return file_.bytes().subspan(found->second.begin, bytes);
+}
+
+bool PackedFile::has_hashes(std::string_view name, std::span<const std::uint64_t> chunks) const {
+  return metadata(std::string(kChecksum) + std::string(name)) == checksum_of(chunks);
+}
+
+PackedModel PackedFile::model() const {
+  return {metadata(kModel), metadata(kIdentity)};
+}
+
+std::string PackedFile::metadata(const std::string& key) const {
+  const auto found = header_.metadata.find(key);
+  return found == header_.metadata.end() ? std::string() : found->second;
+}
+
+std::uint64_t chunk_hash(std::span<const std::byte> chunk) {
+  return XXH3_64bits(chunk.data(), chunk.size());
+}
+
+Result<std::shared_ptr<const PackedCache>> PackedCache::open(const fs::path& folder, std::int64_t max_bytes) {
+  std::error_code error;
+  if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::owner_all, error);
+  if (error) {
+    return fail(ErrorCode::io_failed, "packed_cache: cannot make " + folder.string() + ": " + error.message(),
+                "packed_cache");
+  }
+  const auto real = fs::canonical(folder, error);
+  if (error || !is_own(real, S_IFDIR)) {
+    return fail(ErrorCode::bad_config,
+                "packed_cache: " + folder.string() +
+                    " must be a folder of this user that no other user may write: its files are used as weights",
+                "packed_cache");
+  }
+  return std::shared_ptr<const PackedCache>(new PackedCache(real, max_bytes));
+}
+
+fs::path PackedCache::default_folder() {
+  const auto variable = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
+  };
+  fs::path caches = variable("XDG_CACHE_HOME");
+  if (caches.empty()) {
+    caches = variable("HOME");
+    if (caches.empty()) return {};
+    caches /= ".cache";
+  }
+  return caches / "pagoda" / "packed";
+}
+
+fs::path PackedCache::file_of(const PackedModel& model) const {
+  return folder_ / (hex(XXH3_64bits(model.identity.data(), model.identity.size())) + std::string(kEnding));
+}
+
+std::optional<PackedFile> PackedCache::find(const PackedModel& model) const {
+  const fs::path path = file_of(model);
+  auto file = PackedFile::open(path);
+  if (!file || file->model().identity != model.identity) return std::nullopt;
+  std::error_code error;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // if it fails, the file is removed earlier
+  return std::move(*file);
+}
+
+Status PackedCache::write(const PackedModel& model, const std::vector<PackedCopy>& copies) const {
+  std::map<std::string, std::string> metadata{{kIdentity, model.identity}, {kModel, model.name}};
+  std::vector<SafetensorsTensor> tensors;
+  std::int64_t bytes = 0;
+  for (const PackedCopy& copy : copies) {
+    tensors.push_back({copy.name, "U8", {static_cast<std::int64_t>(copy.bytes.size())}, copy.bytes.size()});
+    metadata.emplace(std::string(kChecksum) + copy.name, checksum_of(copy.bytes));
+    bytes += static_cast<std::int64_t>(copy.bytes.size());
+  }
+  if (bytes > max_bytes_) {
+    return fail(ErrorCode::io_failed,
+                fmt::format("{} MiB are more than the limit of {} MiB", bytes >> 20, max_bytes_ >> 20));
+  }
+  make_room(bytes);
+  std::error_code error;
+  const auto free_bytes = fs::space(folder_, error).available;
+  if (!error && free_bytes / 2 < static_cast<std::uintmax_t>(bytes)) {
+    return fail(ErrorCode::io_failed, fmt::format("the disk of {} has {} MiB left, and the file takes {} MiB",
+                                                  folder_.string(), free_bytes >> 20, bytes >> 20));
+  }
+  const fs::path path = file_of(model);
+  // Several processes may write the same file.
+  fs::path own = path;
+  own += fmt::format(".{}", ::getpid());
+  auto file = create_safetensors_file(own, std::move(tensors), metadata);
+  if (!file) return fail(std::move(file.error()));
+  fs::permissions(file->part(), fs::perms::owner_read | fs::perms::owner_write, error);
+  for (const PackedCopy& copy : copies) {
+    if (Status status = file->write(copy.name, copy.bytes); !status) return status;
+  }
+  if (Status status = file->finish(); !status) return status;
+  fs::rename(own, path, error);
+  if (error) return fail(ErrorCode::io_failed, "cannot rename " + own.string() + ": " + error.message());
+  return {};
+}
+
+std::vector<PackedCache::Entry> PackedCache::list() const {
+  std::vector<Entry> entries;
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder_, error)) {
+    if (file.path().extension() != kEnding || !file.is_regular_file(error)) continue;
+    Entry entry{file.path(), {}, static_cast<std::int64_t>(file.file_size(error)), file.last_write_time(error)};
+    if (error) continue;  // it has gone meanwhile
+    if (const auto opened = PackedFile::open(file.path())) entry.model = opened->model().name;
+    entries.push_back(std::move(entry));
+  }
+  std::ranges::sort(entries, [](const Entry& a, const Entry& b) { return a.last_used > b.last_used; });
+  return entries;
+}
+
+Result<std::int64_t> PackedCache::clear() const {
+  std::int64_t freed = 0;
+  for (const Entry& entry : list()) {
+    std::error_code error;
+    if (fs::remove(entry.file, error)) freed += entry.bytes;
+    if (error) return fail(ErrorCode::io_failed, "cannot remove " + entry.file.string() + ": " + error.message());
+  }
+  return freed;
+}
+
+void PackedCache::make_room(std::int64_t bytes) const {
+  std::error_code ignored;
+  const auto now = fs::file_time_type::clock::now();
+  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    if (file.path().extension() != PartFile::kEnding) continue;
+    if (now - file.last_write_time(ignored) > kUnfinishedAge) fs::remove(file.path(), ignored);
+  }
+  std::vector<Entry> entries = list();
+  std::int64_t total = bytes;
+  for (const Entry& entry : entries) total += entry.bytes;
+  for (; total > max_bytes_ && !entries.empty(); entries.pop_back()) {
+    if (fs::remove(entries.back().file, ignored)) total -= entries.back().bytes;
+  }
+}
+
+}  // namespace pagoda::io
