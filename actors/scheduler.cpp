@@ -33,9 +33,11 @@ struct SchedulerState {
   struct WaitingLoad {
     LoadAdapter message;
     Promise<AdapterLoaded> promise;
+    std::int64_t num_crashes_before = 0;  ///< num_crashes when the load was first tried
   };
   std::vector<WaitingLoad> loads_without_device;  ///< wait for the devices that replace dead ones
   std::int64_t num_replacements = 0;              ///< number of times that devices were replaced
+  std::int64_t num_crashes = 0;                   ///< number of these times for which a crash was the reason
   /// Made for the first grammar, because many engines never get one.
   std::unique_ptr<scheduling::MaskThreads> mask_threads;
 };
@@ -168,7 +170,7 @@ void advance(Self self) {
 }
 
 caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetView& message) {
-  auto promise = self->make_response_promise<view::ReplicaView>();
+  Promise<view::ReplicaView> promise(self);
   request(
       self, state_of(self).block_manager, message,
       [self, promise](view::BlockMap& blocks) mutable {
@@ -176,18 +178,27 @@ caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetV
         deliver(promise, view::ReplicaView{stats_of(state), state.core->core().queues(), std::move(blocks)});
       },
       [promise](caf::error& reason) mutable { deliver(promise, std::move(reason)); });
-  return promise;
+  return promise.handle();
 }
 
-/// Lets all devices load an adapter. If one of them ends meanwhile, the devices that replace them load it.
-void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> promise) {
+/// Lets all devices load an adapter. If one of them ends meanwhile, the devices that replace them load it, unless
+/// devices crash each time.
+void load_adapter(Self self, const LoadAdapter& message, Promise<AdapterLoaded> promise,
+                  std::int64_t num_crashes_before) {
+  constexpr std::int64_t kMaxCrashes = 2;
   const auto& state = state_of(self);
+  if (state.num_crashes - num_crashes_before >= kMaxCrashes) {
+    return deliver(
+        promise, AdapterLoaded{message.adapter.id, fail(ErrorCode::bad_adapter,
+                                                        "adapter \"" + message.adapter.name +
+                                                            "\" cannot be loaded: workers crash while they load it")});
+  }
   std::vector<OfReplica<WorkerActor>> workers;
   for (const WorkerActor& worker : state.workers) workers.push_back({state.place.replica, worker});
-  const auto load_later = [self, message, promise, asked = state.num_replacements] {
+  const auto load_later = [self, message, promise, num_crashes_before, asked = state.num_replacements] {
     auto& now = state_of(self);
-    if (now.num_replacements > asked) return load_adapter(self, message, promise);
-    now.loads_without_device.push_back({message, promise});
+    if (now.num_replacements > asked) return load_adapter(self, message, promise, num_crashes_before);
+    now.loads_without_device.push_back({message, promise, num_crashes_before});
   };
   gather<AdapterLoaded>(
       self, workers, message,
@@ -233,10 +244,13 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
           kv_events->name_adapter(message.adapter.id, message.adapter.name);
         }
         Promise<AdapterLoaded> promise(self);
-        load_adapter(self, message, promise);
+        load_adapter(self, message, promise, state_of(self).num_crashes);
         return promise.handle();
       },
-      [self](const UnloadAdapter& message) { send_to_all(self, state_of(self).workers, message); },
+      [self](const UnloadAdapter& message) {
+        if (const auto& kv_events = state_of(self).kv_events) kv_events->forget_adapter(message.adapter);
+        send_to_all(self, state_of(self).workers, message);
+      },
       [self](const ResetPrefixCache&) {
         state_of(self).core->reset_prefix_cache();
         advance(self);
@@ -274,8 +288,9 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state.core->device_replaced(message.memory_lost, message.crashed);
         advance(self);
         ++state.num_replacements;
+        state.num_crashes += message.crashed ? 1 : 0;
         for (const auto& load : std::exchange(state.loads_without_device, {})) {
-          load_adapter(self, load.message, load.promise);
+          load_adapter(self, load.message, load.promise, load.num_crashes_before);
         }
       },
       [self](const DeviceStatus& status) { state_of(self).devices = status; },

@@ -20,15 +20,15 @@ namespace {
 /// Copies of smaller models are not kept in the user's cache folder: they are made in about the time of a read.
 constexpr std::int64_t kMinCachedBytes = std::int64_t{64} << 20;
 
-/// Returns a text that differs unless two plans make the same copies of weights. The instruction set makes no
-/// difference to them.
+/// Returns what identifies the copies of weights that a plan makes. The instruction set makes no difference to them.
 Result<std::string> identity_of(const EngineConfig& config, const EnginePlan& plan) {
   const auto version = io::model_version(plan.path);
   if (!version) return version;
   const models::RankPlace& place = plan.model.place;
-  return fmt::format("pagoda {}, layout {}\ndtype {}, quantize {}, rank {} of {}, stage {} of {}\n{}",
-                     pagoda::version(), kernels::kQuantizedLayoutVersion, config.dtype, config.quantize, place.rank,
-                     place.num_ranks, place.stage, place.num_stages, *version);
+  return io::packed_identity(
+      fmt::format("pagoda {}, layout {}\ndtype {}, quantize {}, rank {} of {}, stage {} of {}\n{}", pagoda::version(),
+                  kernels::kQuantizedLayoutVersion, config.dtype, config.quantize, place.rank, place.num_ranks,
+                  place.stage, place.num_stages, *version));
 }
 
 /// Returns `kept` over the cache of packed weights, or `kept` if there is no cache.

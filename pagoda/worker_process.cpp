@@ -147,6 +147,11 @@ class WorkerStarts {
         progress_(std::move(progress)),
         deadlines_(std::make_shared<execution::StepDeadlines>(process_.step_deadline_us, weight_bytes)) {}
 
+  /// Ends the wait for a process that stands by.
+  ~WorkerStarts() { stop_.request_stop(); }
+  WorkerStarts(const WorkerStarts&) = delete;
+  WorkerStarts& operator=(const WorkerStarts&) = delete;
+
   /// Starts a first process that plans the memory of its device. Later processes get pools of the same size.
   Result<device_link::LoadedDeviceFacts> start_first() {
     auto started = start_one(/*memory_lost=*/true);

@@ -1,6 +1,7 @@
 #include "engine/adapters/adapter_table.hpp"
 
 #include <exception>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -8,8 +9,14 @@ namespace pagoda::adapters {
 
 std::optional<Result<SharedAdapter>> AdapterTable::find(AdapterId id) const {
   const std::lock_guard lock(mutex_);
-  const auto found = known_.find(id);
-  return found == known_.end() ? std::nullopt : std::optional(found->second);
+  return find_locked(id);
+}
+
+std::optional<Result<SharedAdapter>> AdapterTable::find_locked(AdapterId id) const {
+  if (const auto found = known_.find(id); found != known_.end()) return found->second;
+  const auto behind = unloaded_.upper_bound(id);
+  if (behind == unloaded_.begin() || std::prev(behind)->second < id) return std::nullopt;
+  return fail(ErrorCode::internal, "the adapter was unloaded");
 }
 
 Result<SharedAdapter> AdapterTable::bind(const AdapterRef& adapter) const {
@@ -40,13 +47,26 @@ Result<SharedAdapter> AdapterTable::load(const AdapterRef& adapter) {
     bound = fail(ErrorCode::bad_adapter, "adapter \"" + adapter.name + "\" cannot be loaded: " + bound.error().message);
   }
   const std::lock_guard lock(mutex_);
-  return known_.emplace(adapter.id, std::move(bound)).first->second;  // it may have been unloaded meanwhile
+  if (auto known = find_locked(adapter.id)) return std::move(*known);  // it was unloaded meanwhile
+  return known_.emplace(adapter.id, std::move(bound)).first->second;
 }
 
 void AdapterTable::unload(AdapterId id) {
-  Result<SharedAdapter> gone = fail(ErrorCode::internal, "the adapter was unloaded");
+  decltype(known_)::node_type gone;
   const std::lock_guard lock(mutex_);  // released first, so the memory is freed without it
-  std::swap(known_[id], gone);
+  gone = known_.extract(id);
+  auto run = unloaded_.upper_bound(id);
+  if (run != unloaded_.begin() && std::prev(run)->second >= id) return;  // it is known to be unloaded
+  AdapterId last = id;
+  if (run != unloaded_.end() && run->first == id + 1) {
+    last = run->second;
+    run = unloaded_.erase(run);
+  }
+  if (run != unloaded_.begin() && std::prev(run)->second == id - 1) {
+    std::prev(run)->second = last;
+  } else {
+    unloaded_.emplace(id, last);
+  }
 }
 
 }  // namespace pagoda::adapters

@@ -37,14 +37,16 @@ class AdapterTable {
 
  private:
   std::optional<Result<SharedAdapter>> find(AdapterId id) const;
+  std::optional<Result<SharedAdapter>> find_locked(AdapterId id) const;
   Result<SharedAdapter> bind(const AdapterRef& adapter) const;
 
   Reader read_;
   const layers::AdapterModules& modules_;
   kernels::Device& device_;
   std::mutex loading_;        // held while an adapter is loaded
-  mutable std::mutex mutex_;  // guards known_
+  mutable std::mutex mutex_;  // guards the fields below
   std::map<AdapterId, Result<SharedAdapter>> known_;
+  std::map<AdapterId, AdapterId> unloaded_;  // last id of each run of ids that were unloaded, by its first
 };
 
 }  // namespace pagoda::adapters

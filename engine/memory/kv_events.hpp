@@ -57,6 +57,8 @@ class KvEventSink {
   virtual void publish(ReplicaId replica, KvEventBatch batch) = 0;
   /// Takes the name of an adapter. Called before blocks of the adapter are reported.
   virtual void name_adapter(AdapterId adapter, const std::string& name) = 0;
+  /// Called when no blocks of the adapter will be reported any more. Some may still wait to be sent.
+  virtual void forget_adapter(AdapterId adapter) = 0;
 };
 using SharedKvEventSink = std::shared_ptr<KvEventSink>;
 

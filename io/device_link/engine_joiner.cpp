@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <future>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
@@ -14,6 +18,8 @@
 #include <spdlog/spdlog.h>
 
 #include "io/device_link/child_process.hpp"
+#include "io/device_link/frame_channel.hpp"
+#include "io/device_link/messages.hpp"
 #include "io/device_link/tls_relay.hpp"
 #include "io/serving/listen_address.hpp"
 
@@ -25,6 +31,8 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kConnectTime = std::chrono::seconds(10);
+/// Time in which a process that has closed its link ends.
+constexpr auto kExitTime = std::chrono::seconds(1);
 /// Pause before the next try: begins with kFirstPause and doubles each time up to kLongestPause. A link that lasted
 /// kLongLife resets it.
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
@@ -84,20 +92,40 @@ class EngineJoiner::Loop {
     auto ends = TlsRelay::create(std::move(*stream_));
     stream_.reset();
     if (!ends) return failed(ends.error().message.c_str(), {});
-    auto child = ChildProcess::start(config_.command, {ends->local.get()}, {});
+    const auto ended = std::make_shared<std::promise<PeerEnd>>();
+    auto child = ChildProcess::start(
+        config_.command, {ends->local.get()},
+        {.on_stopped = nullptr, .on_ended = [ended](const PeerEnd& how) { ended->set_value(how); }});
     if (!child) return failed(child.error().message.c_str(), {});
     child_ = std::move(*child);
     began_ = Clock::now();
     spdlog::info("joined the engine at {}: {} runs its steps", config_.engine, child_->name());
     relay_ = std::move(ends->relay);
-    relay_->start([this](error_code why) {
+    const auto on_end = [this](error_code why) {
       relay_.reset();
       child_.reset();
       if (Clock::now() - began_ > kLongLife) pause_ = kFirstPause;
       if (why) return failed("lost", why);
       if (!stops_) spdlog::warn("the worker process has ended");
       pause();
+    };
+    relay_->start(on_end, [name = child_->name(), end = std::make_shared<std::future<PeerEnd>>(ended->get_future())] {
+      return report_of(name, *end);
     });
+  }
+
+  /// Returns the message that tells the engine of a crash; empty if the process was killed from outside: the end of the
+  /// connection says that it has gone.
+  static std::vector<std::byte> report_of(const std::string& name, std::future<PeerEnd>& end) {
+    if (end.wait_for(kExitTime) != std::future_status::ready) return {};
+    const PeerEnd how = end.get();
+    if (how.was_killed) return {};
+    return FrameChannel::frame_of(
+        FromWorker(actors::DeviceFailed{.error = {ErrorCode::device_failed, name + " " + how.how},
+                                        .without_progress = true,
+                                        .memory_lost = true,
+                                        .process = actors::ProcessEnd::died,
+                                        .crashed = true}));
   }
 
   void failed(const char* what, error_code why) {

@@ -61,6 +61,11 @@ Result<std::unique_ptr<FrameChannel>> FrameChannel::create(Descriptor socket, st
   return std::unique_ptr<FrameChannel>(new FrameChannel(std::move(socket), std::move(wakes), longest));
 }
 
+void FrameChannel::fill_header(std::vector<std::byte>& frame) {
+  const std::size_t length = frame.size() - kHeaderBytes;
+  for (unsigned i = 0; i < kHeaderBytes; ++i) frame[i] = static_cast<std::byte>(length >> (8 * i));
+}
+
 void FrameChannel::send_frame(std::vector<std::byte> frame) {
   const std::size_t length = frame.size() - kHeaderBytes;
   if (length > kMaxFrameBytes) {
@@ -68,7 +73,7 @@ void FrameChannel::send_frame(std::vector<std::byte> frame) {
                   kMaxFrameBytes);
     return close();
   }
-  for (unsigned i = 0; i < kHeaderBytes; ++i) frame[i] = static_cast<std::byte>(length >> (8 * i));
+  fill_header(frame);
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;

@@ -57,6 +57,15 @@ class FrameChannel {
   /// `longest`: size limit of received frames, in bytes. Errors: io_failed.
   static Result<std::unique_ptr<FrameChannel>> create(Descriptor socket, std::size_t longest = kMaxFrameBytes);
 
+  /// Returns the bytes of a frame with the message, for a link that this process only relays.
+  template <class Message>
+  static std::vector<std::byte> frame_of(const Message& message) {
+    std::vector<std::byte> frame(kHeaderBytes);
+    Encoder(frame).put(message);
+    fill_header(frame);
+    return frame;
+  }
+
   /// Writes the message. Bytes that do not fit the socket now are kept until run() can write them; never blocks.
   /// Messages after the end are dropped. Any thread.
   template <class Message>
@@ -84,6 +93,7 @@ class FrameChannel {
 
   FrameChannel(Descriptor socket, Descriptor wakes, std::size_t longest)
       : socket_(std::move(socket)), wakes_(std::move(wakes)), longest_(longest) {}
+  static void fill_header(std::vector<std::byte>& frame);
   void send_frame(std::vector<std::byte> frame);
   /// Returns false if the other end has closed.
   bool write_unsent();

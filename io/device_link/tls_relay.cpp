@@ -40,8 +40,9 @@ Result<TlsRelay::Ends> TlsRelay::create(TlsStream remote) {
 TlsRelay::TlsRelay(TlsStream remote, Local local)
     : remote_(std::move(remote)), local_(std::move(local)), drained_(local_.get_executor()) {}
 
-void TlsRelay::start(OnEnd on_end) {
+void TlsRelay::start(OnEnd on_end, LastBytes last_bytes) {
   on_end_ = std::move(on_end);
+  last_bytes_ = std::move(last_bytes);
   pump_in();
   pump_out();
 }
@@ -53,9 +54,9 @@ void TlsRelay::stop() {
 void TlsRelay::pump_in() {
   remote_.async_read_some(buffer(in_), [self = shared_from_this()](error_code failed, std::size_t count) {
     if (failed) return self->end(failed);
-    if (self->local_has_gone_) return self->pump_in();
+    if (self->local_takes_no_more_) return self->pump_in();
     boost::asio::async_write(self->local_, buffer(self->in_, count), [self](error_code unwritten, std::size_t) {
-      if (unwritten) self->drain();
+      if (unwritten) self->local_takes_no_more_ = true;  // pump_out comes to its end too
       self->pump_in();
     });
   });
@@ -72,13 +73,21 @@ void TlsRelay::pump_out() {
 }
 
 void TlsRelay::drain() {
-  if (std::exchange(local_has_gone_, true)) return;
-  error_code ignored;
-  remote_.lowest_layer().shutdown(boost::asio::socket_base::shutdown_send, ignored);
+  if (!on_end_) return;  // it has ended
+  local_has_gone_ = local_takes_no_more_ = true;
+  if (last_bytes_) last_ = std::exchange(last_bytes_, nullptr)();
   drained_.expires_after(kDrainTime);
   drained_.async_wait([self = shared_from_this()](error_code cancelled) {
     if (!cancelled) self->end({});
   });
+  if (last_.empty()) return shut_down();
+  boost::asio::async_write(remote_, buffer(last_),
+                           [self = shared_from_this()](error_code, std::size_t) { self->shut_down(); });
+}
+
+void TlsRelay::shut_down() {
+  error_code ignored;
+  remote_.lowest_layer().shutdown(boost::asio::socket_base::shutdown_send, ignored);
 }
 
 void TlsRelay::end(error_code why) {

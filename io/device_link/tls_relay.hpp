@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -23,6 +24,8 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
   /// `why`: the error of the connection that ended the relay; no error if the local end was closed or stop() was
   /// called.
   using OnEnd = std::function<void(boost::system::error_code why)>;
+  /// Called when the local end has closed. Returns bytes to send behind those of the local end.
+  using LastBytes = std::function<std::vector<std::byte>()>;
 
   struct Ends {
     std::shared_ptr<TlsRelay> relay;
@@ -31,8 +34,8 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
   /// Makes a relay for a connection whose handshake is done. Errors: io_failed.
   static Result<Ends> create(TlsStream remote);
 
-  /// `on_end` is called once, when both ends are closed.
-  void start(OnEnd on_end);
+  /// `on_end` is called once, when both ends are closed. `last_bytes` may be null.
+  void start(OnEnd on_end, LastBytes last_bytes = nullptr);
   /// Closes both ends soon. Any thread.
   void stop();
 
@@ -42,14 +45,18 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
   TlsRelay(TlsStream remote, Local local);
   void pump_in();
   void pump_out();
-  /// Call when the local end is closed: sends its last bytes before the connection is closed.
+  /// Call when the local end is closed and its bytes are sent: sends the last ones before the connection is closed.
   void drain();
+  void shut_down();
   void end(boost::system::error_code why);
 
   TlsStream remote_;
   Local local_;
   boost::asio::steady_timer drained_;
   OnEnd on_end_;
+  LastBytes last_bytes_;
+  std::vector<std::byte> last_;
+  bool local_takes_no_more_ = false;
   bool local_has_gone_ = false;
   Piece in_;
   Piece out_;

@@ -220,7 +220,8 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
     problem_ = std::move(*failed);
     problem_->memory_lost = true;
     problem_->without_progress &= !has_ended_a_step_;
-    problem_->process = actors::ProcessEnd::none;
+    // From another host also comes the news that the process has crashed there.
+    if (problem_->process != actors::ProcessEnd::died) problem_->process = actors::ProcessEnd::none;
   }
   return false;
 }

@@ -42,6 +42,7 @@ Publisher::Publisher(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Publisher::~Publisher() = default;
 void Publisher::publish(ReplicaId, memory::KvEventBatch) {}
 void Publisher::name_adapter(AdapterId, const std::string&) {}
+void Publisher::forget_adapter(AdapterId) {}
 void Publisher::stop() {}
 Publisher::Counts Publisher::counts(ReplicaId) const {
   return {};
@@ -52,9 +53,9 @@ void Publisher::write(metrics::PrometheusText&) const {}
 
 namespace {
 
-/// Number of adapter names that are known; the oldest one is forgotten first. An adapter has a new id whenever it is
-/// loaded.
-constexpr std::size_t kMaxNames = 4096;
+/// Number of names that are known of adapters that were unloaded; the one that was unloaded first is forgotten first.
+/// An adapter has a new id whenever it is loaded.
+constexpr std::size_t kMaxUnloadedNames = 4096;
 constexpr int kLingerMs = 300;
 /// Maximum bytes of a frame of a peer: a subscription, or a request for replay.
 constexpr std::int64_t kMaxFrameBytes = 4096;
@@ -333,6 +334,7 @@ struct Publisher::State {
   std::deque<Waiting> queue;
   std::size_t queued_bytes = 0;
   std::map<AdapterId, std::string> names;
+  std::deque<AdapterId> unloaded;  // adapters whose names are still known
   std::thread thread;
 };
 
@@ -399,7 +401,13 @@ void Publisher::publish(ReplicaId replica, memory::KvEventBatch batch) {
 void Publisher::name_adapter(AdapterId adapter, const std::string& name) {
   const std::lock_guard lock(state_->mutex);
   state_->names.insert_or_assign(adapter, name);
-  if (state_->names.size() > kMaxNames) state_->names.erase(state_->names.begin());
+}
+
+void Publisher::forget_adapter(AdapterId adapter) {
+  const std::lock_guard lock(state_->mutex);
+  auto& unloaded = state_->unloaded;
+  unloaded.push_back(adapter);
+  for (; unloaded.size() > kMaxUnloadedNames; unloaded.pop_front()) state_->names.erase(unloaded.front());
 }
 
 Publisher::Counts Publisher::counts(ReplicaId replica) const {

@@ -36,6 +36,7 @@ class Publisher final : public memory::KvEventSink, public metrics::MetricsSourc
 
   void publish(ReplicaId replica, memory::KvEventBatch batch) override;
   void name_adapter(AdapterId adapter, const std::string& name) override;
+  void forget_adapter(AdapterId adapter) override;
 
   /// Sends the batches that wait, and closes the sockets. Later batches are ignored. Blocks for less than a second.
   void stop();

@@ -34,7 +34,7 @@ Result<TensorFile> create_safetensors_file(const std::filesystem::path& path, st
     extents.emplace(tensor.name, TensorFile::Extent{end, tensor.bytes});
     end += tensor.bytes;
   }
-  std::string text = header.dump();
+  std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::string length(8, '\0');
   for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xFFU);

@@ -1,11 +1,15 @@
 #include "io/packed_cache/cached_copies.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -20,6 +24,9 @@
 namespace pagoda::io {
 namespace {
 
+/// Time that the end of an engine leaves for copies to be written.
+constexpr auto kWriteTime = std::chrono::seconds(5);
+
 class CachedCopies final : public weights::KeptCopies {
  public:
   CachedCopies(std::shared_ptr<const PackedCache> cache, PackedModel model, std::int64_t min_bytes,
@@ -31,6 +38,13 @@ class CachedCopies final : public weights::KeptCopies {
         kept_(std::move(kept)),
         memory_(device_),
         file_(cache_->find(model_)) {}
+
+  ~CachedCopies() override {
+    if (written_.valid()) written_.wait_for(kWriteTime);
+    writer_.request_stop();
+  }
+  CachedCopies(const CachedCopies&) = delete;
+  CachedCopies& operator=(const CachedCopies&) = delete;
 
   std::optional<CopyMemory> find(std::string_view key, std::size_t bytes, weights::CopyKind kind) override {
     const bool is_cached = kind == weights::CopyKind::quantized;
@@ -62,7 +76,15 @@ class CachedCopies final : public weights::KeptCopies {
     auto copies = std::exchange(copies_, {});
     std::int64_t bytes = 0;
     for (const auto& [name, copy] : copies) bytes += static_cast<std::int64_t>(copy->bytes());
-    if (has_new_ && bytes >= min_bytes_) writer_ = std::jthread([this, copies = std::move(copies)] { write(copies); });
+    if (has_new_ && bytes >= min_bytes_) {
+      std::promise<void> written;
+      written_ = written.get_future();
+      writer_ = std::jthread(
+          [this, copies = std::move(copies), written = std::move(written)](const std::stop_token& stop) mutable {
+            write(copies, stop);
+            written.set_value();
+          });
+    }
   }
 
  private:
@@ -92,13 +114,19 @@ class CachedCopies final : public weights::KeptCopies {
     return false;
   }
 
-  void write(const Copies& copies) const {
-    std::vector<PackedCopy> packed;
-    for (const auto& [name, copy] : copies) packed.push_back({name, {copy->as<const std::byte>(), copy->bytes()}});
-    if (const Status written = cache_->write(model_, packed); !written) {
-      spdlog::warn("{}: packed weights are not kept: {}", model_.name, written.error().message);
-    } else {
+  void write(const Copies& copies, const std::stop_token& stop) const {
+    Status written;
+    try {
+      std::vector<PackedCopy> packed;
+      for (const auto& [name, copy] : copies) packed.push_back({name, {copy->as<const std::byte>(), copy->bytes()}});
+      written = cache_->write(model_, packed, stop);
+    } catch (const std::exception& problem) {  // no memory, or a folder that cannot be read to its end
+      written = fail(ErrorCode::io_failed, problem.what());
+    }
+    if (written) {
       spdlog::info("{}: packed weights are kept in {}", model_.name, cache_->folder().string());
+    } else if (!stop.stop_requested()) {
+      spdlog::warn("{}: packed weights are not kept: {}", model_.name, written.error().message);
     }
   }
 
@@ -113,7 +141,8 @@ class CachedCopies final : public weights::KeptCopies {
   Copies copies_;                   // until then
   bool has_new_ = false;            // whether a copy was not in the file
   bool is_complete_ = false;
-  std::jthread writer_;  // last, because it uses the fields above
+  std::future<void> written_;  // set while writer_ writes
+  std::jthread writer_;        // last, because it uses the fields above
 };
 
 }  // namespace

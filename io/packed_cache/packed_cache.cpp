@@ -91,6 +91,11 @@ std::string PackedFile::metadata(const std::string& key) const {
   return found == header_.metadata.end() ? std::string() : found->second;
 }
 
+std::string packed_identity(std::string_view facts) {
+  const XXH128_hash_t hash = XXH3_128bits(facts.data(), facts.size());
+  return hex(hash.high64) + hex(hash.low64);
+}
+
 std::uint64_t chunk_hash(std::span<const std::byte> chunk) {
   return XXH3_64bits(chunk.data(), chunk.size());
 }
@@ -139,11 +144,14 @@ std::optional<PackedFile> PackedCache::find(const PackedModel& model) const {
   return std::move(*file);
 }
 
-Status PackedCache::write(const PackedModel& model, const std::vector<PackedCopy>& copies) const {
+Status PackedCache::write(const PackedModel& model, const std::vector<PackedCopy>& copies,
+                          const std::stop_token& stop) const {
+  const auto stopped = [] { return fail(ErrorCode::io_failed, "the process ends before they are written"); };
   std::map<std::string, std::string> metadata{{kIdentity, model.identity}, {kModel, model.name}};
   std::vector<SafetensorsTensor> tensors;
   std::int64_t bytes = 0;
   for (const PackedCopy& copy : copies) {
+    if (stop.stop_requested()) return stopped();
     tensors.push_back({copy.name, "U8", {static_cast<std::int64_t>(copy.bytes.size())}, copy.bytes.size()});
     metadata.emplace(std::string(kChecksum) + copy.name, checksum_of(copy.bytes));
     bytes += static_cast<std::int64_t>(copy.bytes.size());
@@ -161,18 +169,20 @@ Status PackedCache::write(const PackedModel& model, const std::vector<PackedCopy
   }
   const fs::path path = file_of(model);
   // Several processes may write the same file.
-  fs::path own = path;
-  own += fmt::format(".{}", ::getpid());
+  const fs::path own = folder_ / fmt::format("{}.{}{}", path.stem().string(), ::getpid(), kEnding);
   auto file = create_safetensors_file(own, std::move(tensors), metadata);
   if (!file) return fail(std::move(file.error()));
   fs::permissions(file->part(), fs::perms::owner_read | fs::perms::owner_write, error);
   for (const PackedCopy& copy : copies) {
+    if (stop.stop_requested()) return stopped();
     if (Status status = file->write(copy.name, copy.bytes); !status) return status;
   }
   if (Status status = file->finish(); !status) return status;
   fs::rename(own, path, error);
-  if (error) return fail(ErrorCode::io_failed, "cannot rename " + own.string() + ": " + error.message());
-  return {};
+  if (!error) return {};
+  std::error_code ignored;
+  fs::remove(own, ignored);
+  return fail(ErrorCode::io_failed, "cannot rename " + own.string() + ": " + error.message());
 }
 
 std::vector<PackedCache::Entry> PackedCache::list() const {

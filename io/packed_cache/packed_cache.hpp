@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +21,10 @@ namespace pagoda::io {
 /// Identifies the packed weights of a model.
 struct PackedModel {
   std::string name;      ///< path of the model, for lists
-  std::string identity;  ///< text that differs unless the same copies would be made: the files, formats, rank
+  std::string identity;  ///< see packed_identity
 };
+/// Returns a digest of `facts`, a text that differs unless the same copies would be made: the files, formats, rank.
+std::string packed_identity(std::string_view facts);
 
 /// A copy of a weight, with the name that LoadedWeights gives it.
 struct PackedCopy {
@@ -80,8 +83,8 @@ class PackedCache {
   std::optional<PackedFile> find(const PackedModel& model) const;
 
   /// Writes the file of the model; an existing one is replaced. Errors: io_failed, also if the disk would be left with
-  /// less free space than the file takes.
-  Status write(const PackedModel& model, const std::vector<PackedCopy>& copies) const;
+  /// less free space than the file takes, or if `stop` is requested before the end.
+  Status write(const PackedModel& model, const std::vector<PackedCopy>& copies, const std::stop_token& stop = {}) const;
 
   struct Entry {
     std::filesystem::path file;

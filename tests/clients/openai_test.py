@@ -155,6 +155,15 @@ class Completions(unittest.TestCase):
             self.assertEqual(logprob, max(top.values()))  # greedy takes the likeliest
             self.assertIn(token, top)
 
+    def test_echo_says_the_part_of_the_prompt_that_is_left(self):
+        whole = complete(echo=True, logprobs=1, max_tokens=1).choices[0]
+        cut = complete(echo=True, logprobs=1, max_tokens=1, extra_body={"truncate_prompt_tokens": 3}).choices[0]
+        self.assertEqual(len(cut.logprobs.tokens), 4)
+        self.assertEqual(cut.logprobs.tokens[:3], whole.logprobs.tokens[-4:-1])
+        self.assertTrue(cut.text.startswith("".join(cut.logprobs.tokens[:3]).lstrip()), cut.text)
+        self.assertEqual(cut.logprobs.text_offset[0], 0)
+        self.assertLess(cut.logprobs.text_offset[2], len(cut.text))
+
     def test_echo_with_logprobs_covers_the_prompt(self):
         answer = complete(echo=True, logprobs=1, max_tokens=1)
         logprobs = answer.choices[0].logprobs

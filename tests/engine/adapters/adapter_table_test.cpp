@@ -75,6 +75,20 @@ TEST_F(AdapterTableTest, AnAdapterThatIsUnloadedWhileItLoadsStaysUnloaded) {
   EXPECT_TRUE(unloads.load({2, "a", "file"}));
 }
 
+TEST_F(AdapterTableTest, KnowsWhichOfManyWereUnloadedInWhateverOrder) {
+  std::set<AdapterId> unloaded;
+  for (AdapterId i = 0; i < 400; ++i) {
+    const AdapterId id = 1 + i * 7919 % 500;
+    table_.unload(id);
+    unloaded.insert(id);
+  }
+  for (AdapterId id = 1; id <= 502; ++id) {
+    EXPECT_EQ(table_.load({id, "a", "file"}).has_value(), !unloaded.contains(id)) << id;
+  }
+  table_.unload(501);
+  EXPECT_FALSE(table_.load({501, "a", "file"}));
+}
+
 TEST_F(AdapterTableTest, GivesBackTheMemoryOfAnAdapterThatNoRowHas) {
   std::weak_ptr<const BoundAdapter> memory = table_.load({1, "a", "file"}).value();
   EXPECT_FALSE(memory.expired());

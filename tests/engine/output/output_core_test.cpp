@@ -169,6 +169,25 @@ TEST_F(OutputCoreTest, WhatAGrammarLetBeWrittenIsAllText) {
   EXPECT_EQ(effects.outputs.at(0).done->outputs.at(0).text, *tokenizer()->special_text(special)) << "but its end";
 }
 
+TEST_F(OutputCoreTest, TokensThatMayBeMarksAreTextButNotTheOneThatEndsTheAnswer) {
+  TokenId special = 0;
+  while (!tokenizer()->is_special(special)) ++special;
+  for (const bool skips : {true, false}) {
+    const RequestId id = skips ? 1 : 2;
+    open(id, [&](RequestSpec& s) {
+      s.sampling.shows_marks = true;
+      s.sampling.skip_special_tokens = skips;
+      s.sampling.include_stop_str_in_output = true;
+    });
+    const std::string text = *tokenizer()->special_text(special);
+    EXPECT_EQ(text_of(step({token(id, special)}).outputs), text);
+    SequenceOutput end = token(id, special);
+    end.finished = FinishReason::stop;
+    const auto effects = step({end});
+    EXPECT_EQ(effects.outputs.at(0).done->outputs.at(0).text, skips ? text : text + text);
+  }
+}
+
 TEST_F(OutputCoreTest, HalfACharacterWaitsForItsOtherHalf) {
   open(1);
   const TokenIds ids = *tokenizer()->encode("\xC3\xA9", false);
