@@ -58,7 +58,7 @@ struct QuantizedFormat {
   /// Returns whether the integers of x are bounded in pairs: |q[2 i] + q[2 i + 1]| <= 128. Then the sum of two products
   /// of bytes fits 16 bits (255 * 128 <= 32767), for which AVX2 has an instruction. Rotated columns have similar
   /// magnitudes, so the bound costs them little precision.
-  constexpr bool pairs_bounded() const { return rotated && value_bits() == 8; }
+  constexpr bool pairs_bounded() const { return rotated && bits == 8; }
   /// Returns the number that is subtracted from the unsigned integers that are multiplied: the middle of their range,
   /// so that the differences lie in [-zero_point(), zero_point() - 1]; 0 in an asymmetric format.
   constexpr int zero_point() const { return asymmetric ? 0 : 1 << (value_bits() - 1); }

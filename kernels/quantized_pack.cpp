@@ -141,6 +141,44 @@ void unpack_block(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) 
   }
 }
 
+/// Packs the integers of one block of columns of all rows; see pack_words.
+template <int bits>
+void pack_word_block(const std::uint32_t* words, std::uint8_t* block) {
+  constexpr int steps = columns_of_block(bits) / kWord;
+  if constexpr (bits == 8) {
+    std::memcpy(block, words, steps * kWordStride);
+  } else if constexpr (bits < 4) {
+    std::array<std::uint8_t, columns_of_block(bits)> q;
+    for (std::int64_t row = 0; row < kQuantizedPanel; ++row) {
+      for (int step = 0; step < steps; ++step) store_word(q.data() + step * kWord, words[step * kQuantizedPanel + row]);
+      pack_quarters<bits>(q.data(), row, block);
+    }
+  } else {
+    constexpr int high_bits = bits - 4;
+    std::array<std::uint32_t, kQuantizedPanel> packed;
+    std::array<std::uint32_t, kQuantizedPanel> high{};
+    for (int step = 0; step < steps; step += 2, words += 2 * kQuantizedPanel, block += kWordStride) {
+      for (std::size_t row = 0; row < kQuantizedPanel; ++row) {
+        const std::uint32_t first = words[row];
+        const std::uint32_t second = words[kQuantizedPanel + static_cast<std::int64_t>(row)];
+        packed[row] = (first & each_byte(15)) | (second & each_byte(15)) << 4;
+        high[row] |= (first >> 4 & each_byte(15)) << step * high_bits;
+        high[row] |= (second >> 4 & each_byte(15)) << (step + 1) * high_bits;
+      }
+      std::memcpy(block, packed.data(), sizeof(packed));
+    }
+    if (high_bits > 0) std::memcpy(block, high.data(), sizeof(high));
+  }
+}
+
+template <int bits>
+void pack_words_of(const std::uint32_t* words, std::int64_t columns, std::uint8_t* to) {
+  PAGODA_ASSERT(columns % columns_of_block(bits) == 0, "columns are packed in whole blocks");
+  for (std::int64_t column = 0; column < columns; column += columns_of_block(bits), to += block_stride(bits)) {
+    pack_word_block<bits>(words + column / kWord * kQuantizedPanel, to);
+  }
+}
+
 template <int bits>
 void pack_columns_of(const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
   PAGODA_ASSERT(columns % columns_of_block(bits) == 0, "columns are packed in whole blocks");
@@ -156,8 +194,8 @@ void unpack_columns_of(const std::uint8_t* from, std::int64_t columns, std::int6
   }
 }
 
-}  // namespace
-
+/// Writes the integers of `columns` consecutive columns of row `row` of a panel; see pack_words. The bytes of other
+/// rows do not change.
 void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
   switch (bits) {
     case 2:
@@ -172,6 +210,25 @@ void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::in
       return pack_columns_of<6>(q, columns, row, to);
     default:
       return pack_columns_of<8>(q, columns, row, to);
+  }
+}
+
+}  // namespace
+
+void pack_words(int bits, const std::uint32_t* words, std::int64_t columns, std::uint8_t* to) {
+  switch (bits) {
+    case 2:
+      return pack_words_of<2>(words, columns, to);
+    case 3:
+      return pack_words_of<3>(words, columns, to);
+    case 4:
+      return pack_words_of<4>(words, columns, to);
+    case 5:
+      return pack_words_of<5>(words, columns, to);
+    case 6:
+      return pack_words_of<6>(words, columns, to);
+    default:
+      return pack_words_of<8>(words, columns, to);
   }
 }
 

@@ -35,10 +35,10 @@ PanelPointers panel_pointers(const QuantizedMatrix& matrix, std::int64_t panel, 
 /// of `shape` are not used.
 void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows, const PanelPointers& to);
 
-/// Writes the integers of `columns` consecutive columns of row `row` of a panel. `columns` is a multiple of the number
-/// of columns that the format stores together. `to` is the start of the first of these columns in the panel's data. The
-/// bytes of other rows do not change.
-void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to);
+/// Writes the integers of `columns` consecutive columns of all rows of a panel. `words` [columns / 4, kQuantizedPanel]:
+/// four columns of a row in each word, the first one in the lowest byte. `columns` is a multiple of the number of
+/// columns that the format stores together. `to` is the start of the first of these columns in the panel's data.
+void pack_words(int bits, const std::uint32_t* words, std::int64_t columns, std::uint8_t* to);
 
 /// Exact scale and minimum (0 in a symmetric format) of one group of one row.
 struct GroupGrid {

@@ -28,15 +28,71 @@ struct Grids {
 /// Grids of the groups that share float16 scales.
 using SharedGrids = std::array<Grids, kTwoLevelColumns / kMinGroup>;
 
-/// Writes q[k] = zero_point + the integer from `lowest` to `highest` whose value is nearest to weight k.
-void integers_of(const float* w, std::int64_t count, float scale, float min, float lowest, float highest,
-                 float zero_point, std::uint8_t* q) {
+/// Weights of a panel that share float16 scales, one column after the other, so that one instruction handles several
+/// rows. Columns past the end of the matrix are zeros.
+struct alignas(64) Weights {
+  std::array<float, kMaxColumns * kQuantizedPanel> columns_first;  ///< [kMaxColumns, kQuantizedPanel]
+
+  float* column(std::int64_t k) { return columns_first.data() + k * kQuantizedPanel; }
+  const float* column(std::int64_t k) const { return columns_first.data() + k * kQuantizedPanel; }
+};
+
+/// Rotates a block of columns of all rows (rotate_block, with the same roundings).
+void rotate_columns(float* block) {
+  for (int i = 0; i < kRotationBlock; ++i) {
+    float* const column = block + i * kQuantizedPanel;
+    const float factor = changes_sign(i) ? -kRotatedWeightFactor : kRotatedWeightFactor;
+    for (int r = 0; r < kQuantizedPanel; ++r) column[r] *= factor;
+  }
+  for (int stride = 1; stride < kRotationBlock; stride *= 2) {
+    for (int pair = 0; pair < kRotationBlock; pair += 2 * stride) {
+      for (int i = pair; i < pair + stride; ++i) {
+        float* const low = block + i * kQuantizedPanel;
+        float* const high = low + stride * kQuantizedPanel;
+        for (int r = 0; r < kQuantizedPanel; ++r) {
+          const float a = low[r];
+          const float b = high[r];
+          low[r] = a + b;
+          high[r] = a - b;
+        }
+      }
+    }
+  }
+}
+
+/// Range of the stored integers of a format, before `zero_point` is added.
+struct IntegerRange {
+  float lowest = 0;
+  float highest = 0;
+  float zero_point = 0;
+};
+
+/// Integers of a group as they are stored: four columns of a row in each word.
+using GroupWords = std::array<std::uint32_t, kMaxGroupSize / 4 * kQuantizedPanel>;  // [columns / 4, kQuantizedPanel]
+
+/// Sets the integers of `count` columns at w to those whose values are nearest; the columns behind them, up to
+/// `group_size`, get the zero point.
+void set_integers(const float* w, std::int64_t count, std::int64_t group_size, const Grids& grids,
+                  const IntegerRange& range, GroupWords& words) {
   constexpr float kNoFraction = 12582912.0F;  // 1.5 * 2^23: adding it leaves no fraction bits
-  const float inverse = scale == 0 ? 0.0F : 1.0F / scale;
-  for (std::int64_t k = 0; k < count; ++k) {
-    const float in_units = std::clamp((w[k] - min) * inverse, -1000.0F, 1000.0F);
-    const float integer = std::clamp((in_units + kNoFraction) - kNoFraction, lowest, highest);
-    q[k] = static_cast<std::uint8_t>(static_cast<std::int32_t>(integer + zero_point));
+  std::array<float, kQuantizedPanel> inverses;
+  for (std::size_t r = 0; r < kQuantizedPanel; ++r) inverses[r] = grids.scales[r] == 0 ? 0.0F : 1.0F / grids.scales[r];
+  const float lowest = range.lowest;
+  const float highest = range.highest;
+  const float zero_point = range.zero_point;
+  for (std::int64_t k = 0; k < group_size; ++k) {
+    std::uint32_t* const to = words.data() + k / 4 * kQuantizedPanel;
+    const int shift = static_cast<int>(k % 4 * 8);
+    for (std::size_t r = 0; r < kQuantizedPanel; ++r) {
+      float integer = 0;
+      if (k < count) {
+        const float in_units = std::clamp(
+            (w[k * kQuantizedPanel + static_cast<std::int64_t>(r)] - grids.mins[r]) * inverses[r], -1000.0F, 1000.0F);
+        integer = std::clamp((in_units + kNoFraction) - kNoFraction, lowest, highest);
+      }
+      const auto stored = static_cast<std::uint32_t>(static_cast<std::int32_t>(integer + zero_point)) << shift;
+      to[r] = shift == 0 ? stored : to[r] | stored;
+    }
   }
 }
 
@@ -58,23 +114,25 @@ class WeightQuantizer {
   }
 
  private:
-  /// Weights of the groups that share float16 scales; columns past the end of the matrix are zeros.
-  using Weights = std::array<std::array<float, kMaxColumns>, kQuantizedPanel>;
-
   /// Loads columns [first, first + scale_columns()) of a panel.
   void load(std::int64_t panel, std::int64_t first, Weights& weights) const {
     const auto element_bytes = static_cast<std::int64_t>(size_of(p_.from.dtype));
+    const std::int64_t count = std::min(to_.scale_columns(), to_.columns - first);
+    std::array<float, kMaxColumns> one_row;
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      std::array<float, kMaxColumns>& w = weights[static_cast<std::size_t>(r)];
-      w.fill(0.0F);
       const std::int64_t row = panel * kQuantizedPanel + r;
-      if (row >= to_.rows) continue;
-      const auto* from = static_cast<const std::byte*>(p_.from.data) + (row * to_.columns + first) * element_bytes;
-      kernels_.widen(from, p_.from.dtype, std::min(to_.scale_columns(), to_.columns - first), w.data());
-      if (!to_.format.rotated) continue;
-      for (std::int64_t k = 0; k < std::min(to_.scale_columns(), columns() - first); k += kRotationBlock) {
-        rotate_block(w.data() + k, kRotatedWeightFactor);
+      if (row < to_.rows) {
+        const auto* from = static_cast<const std::byte*>(p_.from.data) + (row * to_.columns + first) * element_bytes;
+        kernels_.widen(from, p_.from.dtype, count, one_row.data());
+      } else {
+        one_row.fill(0.0F);
       }
+      for (std::int64_t k = 0; k < count; ++k) weights.column(k)[r] = one_row[static_cast<std::size_t>(k)];
+    }
+    std::fill(weights.column(count), weights.column(to_.scale_columns()), 0.0F);
+    if (!to_.format.rotated) return;
+    for (std::int64_t k = 0; k < std::min(to_.scale_columns(), columns() - first); k += kRotationBlock) {
+      rotate_columns(weights.column(k));
     }
   }
 
@@ -107,15 +165,9 @@ class WeightQuantizer {
 
   /// Returns whether all weights of the group and the numbers of its grids are finite.
   bool fit(const Weights& weights, std::int64_t first, std::int64_t group, Grids& grids) const {
-    alignas(64) std::array<float, kMaxGroupSize * kQuantizedPanel> columns_first;
-    const std::int64_t count = columns_of(group);
-    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      const float* const w = weights[static_cast<std::size_t>(r)].data() + (group - first) * p_.format.group_size;
-      for (std::int64_t k = 0; k < count; ++k) columns_first[static_cast<std::size_t>(k * kQuantizedPanel + r)] = w[k];
-    }
     FitGridsArgs args;
-    args.w = columns_first.data();
-    args.columns = count;
+    args.w = weights.column((group - first) * p_.format.group_size);
+    args.columns = columns_of(group);
     args.lowest = lowest();
     args.highest = highest();
     args.search = p_.format.bits < 8;
@@ -162,15 +214,11 @@ class WeightQuantizer {
             const PanelPointers& to) const {
     const QuantizedFormat& format = p_.format;
     std::uint8_t* const data = to.data + group * format.group_size * kQuantizedPanel * format.bits / 8;
-    for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
-      std::array<std::uint8_t, kMaxGroupSize> q;
-      q.fill(static_cast<std::uint8_t>(format.zero_point()));
-      const auto row = static_cast<std::size_t>(r);
-      integers_of(weights[row].data() + (group - first) * format.group_size, columns_of(group), grids.scales[row],
-                  grids.mins[row], static_cast<float>(lowest()), static_cast<float>(highest()),
-                  static_cast<float>(format.zero_point()), q.data());
-      pack_columns(format.bits, q.data(), format.group_size, r, data);
-    }
+    GroupWords words;
+    set_integers(weights.column((group - first) * format.group_size), columns_of(group), format.group_size, grids,
+                 {static_cast<float>(lowest()), static_cast<float>(highest()), static_cast<float>(format.zero_point())},
+                 words);
+    pack_words(format.bits, words.data(), format.group_size, data);
   }
 
   const CpuKernels& kernels_;

@@ -20,7 +20,9 @@ constexpr std::int64_t kOneTileBlockColumns = 2048;
 static_assert(kBlockColumns % kTwoLevelColumns == 0 && kOneTileBlockColumns % kTwoLevelColumns == 0);
 /// Maximum rows of x in a task; their part of a block stays in the second-level cache.
 constexpr std::int64_t kMaxRows = 512;
-constexpr std::int64_t kTasksPerThread = 4;
+/// Up to this number of rows, the last tasks have single panels. With more rows, bands of fewer panels cost more than
+/// threads wait at the end.
+constexpr std::int64_t kFewRows = 64;
 constexpr std::int64_t kLine = 64;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -42,13 +44,7 @@ class QuantizedLinear {
         groups_per_block_((one_tile_ ? kOneTileBlockColumns : kBlockColumns) / format_.group_size),
         num_blocks_(ceil_div(groups_, groups_per_block_)),
         row_blocks_(p.num_tokens, kMaxRows) {
-    for (const QuantizedMatrix& weight : p.weights) {
-      const RowTiles bands(weight.panels(), kernels.quantized.panels);
-      for (std::int64_t i = 0; i < bands.count(); ++i) {
-        bands_.push_back({&weight, bands.first_row(i), bands.rows(i), out_features_});
-      }
-      out_features_ += weight.rows;
-    }
+    choose_tasks();
   }
 
   Status run(ScratchPool& pool) {
@@ -76,16 +72,12 @@ class QuantizedLinear {
           {scratch->floats(sums_floats), reinterpret_cast<std::uint8_t*>(scratch->floats(unpacked_floats))});
     }
 
-    const auto num_bands = static_cast<std::int64_t>(bands_.size());
-    const std::int64_t wanted_chunks = ceil_div(num_threads * kTasksPerThread, row_blocks_.count());
-    const std::int64_t bands_per_chunk = ceil_div(num_bands, wanted_chunks);
-    const std::int64_t chunks = ceil_div(num_bands, bands_per_chunk);
+    const std::int64_t chunks = std::ssize(first_bands_) - 1;
     threads_.parallel_for(row_blocks_.count() * chunks, [&](std::int64_t task, int thread) {
-      const std::int64_t first_band = task % chunks * bands_per_chunk;
-      const std::int64_t end_band = std::min(num_bands, first_band + bands_per_chunk);
-      const std::int64_t rows_of = task / chunks;
-      for (std::int64_t band = first_band; band < end_band; ++band) {
-        multiply(rows_of, band, band + 1 < end_band, workspaces[static_cast<std::size_t>(thread)]);
+      const auto chunk = static_cast<std::size_t>(task % chunks);
+      const std::int64_t end_band = first_bands_[chunk + 1];
+      for (std::int64_t band = first_bands_[chunk]; band < end_band; ++band) {
+        multiply(task / chunks, band, band + 1 < end_band, workspaces[static_cast<std::size_t>(thread)]);
       }
     });
     return {};
@@ -104,6 +96,33 @@ class QuantizedLinear {
     float* sums = nullptr;             ///< [rows of a row block, columns of a band]
     std::uint8_t* unpacked = nullptr;  ///< [panels of a band, one block]
   };
+
+  /// Divides the panels of all weights into bands, and the bands into chunks. A chunk has the half of what would be a
+  /// thread's share of the panels that are left: the first chunks are large, and the last ones so small that no thread
+  /// waits long at the end.
+  void choose_tasks() {
+    const std::int64_t band_panels = kernels_.quantized.panels;
+    const std::int64_t least = p_.num_tokens <= kFewRows ? 1 : band_panels;
+    std::int64_t left = 0;
+    for (const QuantizedMatrix& weight : p_.weights) left += weight.panels();
+    std::int64_t left_in_chunk = 0;
+    for (const QuantizedMatrix& weight : p_.weights) {
+      for (std::int64_t panel = 0; panel < weight.panels();) {
+        if (left_in_chunk == 0) {
+          const std::int64_t share = left / (2 * threads_.num_threads());
+          left_in_chunk = std::max(least, share < band_panels ? share : share / band_panels * band_panels);
+          first_bands_.push_back(std::ssize(bands_));
+        }
+        const std::int64_t panels = std::min({band_panels, weight.panels() - panel, left_in_chunk});
+        bands_.push_back({&weight, panel, panels, out_features_});
+        panel += panels;
+        left -= panels;
+        left_in_chunk -= panels;
+      }
+      out_features_ += weight.rows;
+    }
+    first_bands_.push_back(std::ssize(bands_));
+  }
 
   void quantize_x() {
     const auto quantize_row = [this](std::int64_t row) {
@@ -246,6 +265,7 @@ class QuantizedLinear {
   std::int64_t num_blocks_;
   RowTiles row_blocks_;
   std::vector<Band> bands_;
+  std::vector<std::int64_t> first_bands_;  ///< first band of each chunk, and the number of bands
   std::int64_t out_features_ = 0;
   std::int8_t* x_ = nullptr;           ///< [num_tokens, padded_in, column_bytes]
   float* x_scales_ = nullptr;          ///< [num_tokens, groups]
