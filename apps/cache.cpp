@@ -1,7 +1,10 @@
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
@@ -9,26 +12,26 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/command.hpp"
-#include "apps/flag_values.hpp"
+#include "apps/packed_cache_folder.hpp"
 #include "io/packed_cache/packed_cache.hpp"
 
 namespace pagoda::apps {
 namespace {
 
 struct CacheOptions {
-  std::string folder;
+  std::string folder = packed_cache_folder().string();
   bool json = false;
 };
 
-/// Returns the cache. Errors: bad_config; those of PackedCache::open.
+/// Returns the cache; null if there is no such folder. Errors: bad_config; those of PackedCache::open.
 Result<std::shared_ptr<const io::PackedCache>> open_cache(const CacheOptions& options) {
-  const std::filesystem::path folder =
-      options.folder.empty() ? io::PackedCache::default_folder() : std::filesystem::path(options.folder);
-  if (folder.empty()) {
+  if (options.folder.empty()) {
     return fail(ErrorCode::bad_config, "neither XDG_CACHE_HOME nor HOME is set: name the folder with --packed-cache",
                 "packed_cache");
   }
-  return io::PackedCache::open(folder);
+  std::error_code error;
+  if (!std::filesystem::exists(options.folder, error) && !error) return nullptr;
+  return io::PackedCache::open(options.folder);
 }
 
 /// Returns a time as 2026-11-29T14:05:00Z.
@@ -41,7 +44,8 @@ int list(const CacheOptions& options) {
   const auto cache = open_cache(options);
   if (!cache) return exit_with(cache.error());
   std::int64_t total = 0;
-  for (const auto& entry : (*cache)->list()) {
+  const auto entries = *cache != nullptr ? (*cache)->list() : std::vector<io::PackedCache::Entry>();
+  for (const auto& entry : entries) {
     total += entry.bytes;
     if (options.json) {
       const nlohmann::ordered_json line{{"model", entry.model},
@@ -55,7 +59,7 @@ int list(const CacheOptions& options) {
     }
   }
   if (!options.json) {
-    std::printf("%8.1f MiB  in %s\n", static_cast<double>(total) / (1 << 20), (*cache)->folder().c_str());
+    std::printf("%8.1f MiB  in %s\n", static_cast<double>(total) / (1 << 20), options.folder.c_str());
   }
   return kExitOk;
 }
@@ -63,12 +67,12 @@ int list(const CacheOptions& options) {
 int clear(const CacheOptions& options) {
   const auto cache = open_cache(options);
   if (!cache) return exit_with(cache.error());
-  const auto freed = (*cache)->clear();
+  const auto freed = *cache != nullptr ? (*cache)->clear() : Result<std::int64_t>(0);
   if (!freed) return exit_with(freed.error());
   if (options.json) {
     std::printf("%s\n", nlohmann::ordered_json{{"freed_bytes", *freed}}.dump().c_str());
   } else {
-    std::printf("%.1f MiB freed in %s\n", static_cast<double>(*freed) / (1 << 20), (*cache)->folder().c_str());
+    std::printf("%.1f MiB freed in %s\n", static_cast<double>(*freed) / (1 << 20), options.folder.c_str());
   }
   return kExitOk;
 }
@@ -81,7 +85,7 @@ Command add_cache(CLI::App& pagoda) {
   const auto options = std::make_shared<CacheOptions>();
   const auto add = [&](const char* name, const char* help) {
     auto* part = add_subcommand(*app, name, help);
-    part->add_option("--packed-cache", options->folder, "The folder; empty: the one in the user's cache folder");
+    part->add_option("--packed-cache", options->folder, "The folder")->capture_default_str();
     part->add_flag("--json", options->json, "Print JSON");
     return part;
   };

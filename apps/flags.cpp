@@ -11,6 +11,7 @@
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "apps/model_location.hpp"
+#include "apps/packed_cache_folder.hpp"
 #include "apps/progress.hpp"
 #include "io/wire/json_reader.hpp"
 #include "io/wire/structured_fields.hpp"
@@ -231,6 +232,7 @@ EngineFlags::EngineFlags(CLI::App& app, std::string default_log_level, const Eng
       default_touch_memory(defaults.touch_memory),
       log_level(std::move(default_log_level)),
       flags(app) {
+  config.packed_cache = kAutomaticCache;
   flags.add_all(config, keys);
   add_log_level(flags, log_level);
 }
@@ -244,6 +246,7 @@ std::vector<Error> EngineFlags::finish() {
   if (gpu_has_worker_process && config.device != "cpu" && !flags.is_given("worker_processes")) {
     config.worker_processes = true;
   }
+  config.packed_cache = chosen_packed_cache(config.packed_cache, config.device);
   if (auto problems = config.validate(); !problems.empty()) return problems;
   if (auto status = locate_models(config); !status) return {std::move(status.error())};
   // Without memory for threads, starting the actor system would end the process without a message.

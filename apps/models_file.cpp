@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/model_location.hpp"
+#include "apps/packed_cache_folder.hpp"
 #include "apps/text_file.hpp"
 #include "io/config_file.hpp"
 #include "io/wire/json_reader.hpp"
@@ -105,6 +106,8 @@ PooledModelConfig read_entry(const Json& object, std::string name, std::string w
   } else if (!defaults.sets_touch_memory && !object.contains("touch_memory")) {
     model.config.touch_memory = EngineConfig().touch_memory;  // the command's own default is for CPUs
   }
+  if (!defaults.sets_packed_cache && !object.contains("packed_cache")) model.config.packed_cache = kAutomaticCache;
+  model.config.packed_cache = chosen_packed_cache(model.config.packed_cache, model.config.device);
   model.config.served_model_name = std::move(name);
   model.aliases = entry.names("aliases");
   model.keep_alive = entry.seconds("keep_alive", defaults.keep_alive);

@@ -16,6 +16,7 @@ struct ModelDefaults {
   double keep_alive = -1;
   bool sets_touch_memory = false;
   bool sets_weight_memory = false;
+  bool sets_packed_cache = false;
 };
 
 /// Reads the models of `pagoda serve --models` (docs/several-models.md): a JSON list of objects with `name`, `model`

@@ -240,7 +240,8 @@ void ServeOptions::finish_pool(std::vector<Error>& problems) {
   const ModelDefaults defaults{.config = engine.config,
                                .keep_alive = model_keep_alive,
                                .sets_touch_memory = engine.flags.is_given("touch_memory"),
-                               .sets_weight_memory = engine.flags.is_given("weight_memory")};
+                               .sets_weight_memory = engine.flags.is_given("weight_memory"),
+                               .sets_packed_cache = engine.flags.is_given("packed_cache")};
   pool.models = read_models_file(models, defaults, problems);
 }
 

@@ -6,6 +6,7 @@
 #include "apps/command.hpp"
 #include "apps/flag_values.hpp"
 #include "apps/flags.hpp"
+#include "apps/packed_cache_folder.hpp"
 #include "io/device_link/engine_joiner.hpp"
 #include "pagoda/worker_process.hpp"
 
@@ -23,11 +24,16 @@ struct WorkerCommand {
              "Path of the engine's model on this host, if it differs from the path on the engine's host");
     add_text(app, "--device", options.device, "cuda:N of this host, if the engine's --device is a GPU");
     add_number(app, "--threads", options.threads, "Number of compute threads; 0: the engine's --threads", 0, 1024);
+    add_text(
+        app, "--packed-cache", packed_cache,
+        "With --join: folder of this host that keeps packed weights; off; or auto, the default: the one in the user's "
+        "cache folder");
     add_text(app, "--log-level", level, "trace, debug, info, warn, error or off; logs go to stderr");
   }
 
   device_link::JoinConfig join;
   WorkerOptions options;
+  std::string packed_cache;  // empty for a worker of an engine on this host, which has the engine's
   std::string level = "info";
 };
 
@@ -46,6 +52,7 @@ int join_engine(WorkerCommand& command) {
   };
   pass_on("--model", command.options.model);
   pass_on("--device", command.options.device);
+  pass_on("--packed-cache", command.packed_cache.empty() ? kAutomaticCache : command.packed_cache);
   const auto joiner = device_link::EngineJoiner::create(command.join);
   if (!joiner) return exit_with(joiner.error());
   (*joiner)->run();
@@ -60,6 +67,9 @@ Command add_worker(CLI::App& pagoda) {
   return {app, [command] {
             if (const auto status = start_logging(command->level); !status) return exit_with(status.error());
             if (!command->join.engine.empty()) return join_engine(*command);
+            if (!command->packed_cache.empty()) {
+              command->options.packed_cache = chosen_packed_cache(command->packed_cache, "cpu");
+            }
             run_worker_process(command->options);
           }};
 }

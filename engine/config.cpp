@@ -315,7 +315,8 @@ std::vector<Error> EngineConfig::validate() const {
   if (device != "cpu" && weight_memory != defaults.weight_memory) {
     check.refuse("weight_memory", "is for --device cpu; a GPU keeps the weights in its own memory");
   }
-  if (packed_cache.empty()) check.refuse("packed_cache", "must be auto, off or a folder");
+  if (packed_cache.empty() || packed_cache == "auto") check.refuse("packed_cache", "must be off or a folder");
+  check.in_range("packed_cache_min_mib", packed_cache_min_mib, std::int64_t{0}, std::int64_t{1} << 30);
   if (device != "cpu" && packed_cache != defaults.packed_cache && packed_cache != "off") {
     check.refuse("packed_cache", "is for --device cpu");
   }

@@ -38,12 +38,11 @@ struct EngineConfig {
   std::string served_model_name;  ///< name, or names with commas between; empty = name of the folder or file
   /// Source of the weights: auto = the model's files | dummy = random weights.
   std::string load_format = "auto";
-  std::string dtype = "auto";          ///< auto | float32 | float16 | bfloat16
-  std::string quantize = "auto";       ///< format of the linear layers: auto = as stored | none | int8 | int4
-  std::string weight_memory = "auto";  ///< place of unquantized weights on a CPU: auto | mapped | copied
-  /// Folder that keeps packed and quantised weights for the next start: auto = in the user's cache folder | off | a
-  /// folder.
-  std::string packed_cache = "auto";
+  std::string dtype = "auto";              ///< auto | float32 | float16 | bfloat16
+  std::string quantize = "auto";           ///< format of the linear layers: auto = as stored | none | int8 | int4
+  std::string weight_memory = "auto";      ///< place of unquantized weights on a CPU: auto | mapped | copied
+  std::string packed_cache = "off";        ///< folder that keeps packed and quantised weights for the next start | off
+  std::int64_t packed_cache_min_mib = 64;  ///< MiB of packed weights below which a model has no file in this folder
   double packed_cache_size = 32;           ///< GiB that this folder takes at most
   std::string kv_cache_dtype = "auto";     ///< type of the KV cache: auto = dtype; or a DType; fp8 = fp8_e4m3
   std::string chat_template;               ///< path of a Jinja file; empty = the model's own template

@@ -53,8 +53,10 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "the KV cache)");
   visit("packed_cache", config.packed_cache,
         "Folder that keeps weights as the kernels of a CPU use them (packed from GGUF, AWQ or GPTQ, or quantised with "
-        "--quantize), so that the next start reads them: auto (pagoda/packed in the user's cache folder, for 64 MiB or "
-        "more), off, or a folder");
+        "--quantize), so that the next start reads them: off, a folder, or auto (pagoda/packed in the user's cache "
+        "folder)");
+  visit("packed_cache_min_mib", config.packed_cache_min_mib,
+        "MiB of packed weights below which a model has no file in this folder");
   visit("packed_cache_size", config.packed_cache_size,
         "GiB that this folder takes at most; the files that were used least recently give way");
   visit("kv_cache_dtype", config.kv_cache_dtype,

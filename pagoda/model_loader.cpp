@@ -1,6 +1,6 @@
 #include "pagoda/model_loader.hpp"
 
-#include <filesystem>
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -17,9 +17,6 @@
 namespace pagoda {
 namespace {
 
-/// Copies of smaller models are not kept in the user's cache folder: they are made in about the time of a read.
-constexpr std::int64_t kMinCachedBytes = std::int64_t{64} << 20;
-
 /// Returns what identifies the copies of weights that a plan makes. The instruction set makes no difference to them.
 Result<std::string> identity_of(const EngineConfig& config, const EnginePlan& plan) {
   const auto version = io::model_version(plan.path);
@@ -35,20 +32,18 @@ Result<std::string> identity_of(const EngineConfig& config, const EnginePlan& pl
 Result<std::shared_ptr<weights::KeptCopies>> over_packed_cache(const EngineConfig& config, const EnginePlan& plan,
                                                                const std::shared_ptr<kernels::Device>& device,
                                                                std::shared_ptr<weights::KeptCopies> kept) {
-  const bool is_automatic = config.packed_cache == "auto";
-  const auto folder = is_automatic ? io::PackedCache::default_folder() : std::filesystem::path(config.packed_cache);
-  if (config.packed_cache == "off" || config.load_format == "dummy" || folder.empty()) return kept;
-  if (!device->shares_host_memory() || plan.copied_weight_bytes < (is_automatic ? kMinCachedBytes : 1)) return kept;
-  auto cache = io::PackedCache::open(folder, static_cast<std::int64_t>(config.packed_cache_size * kBytesPerGib));
-  if (!cache && is_automatic) {
-    spdlog::info("packed weights are not kept: {}", cache.error().message);
-    return kept;
-  }
+  if (config.packed_cache == "off" || config.load_format == "dummy" || !device->shares_host_memory()) return kept;
+  const std::int64_t min_bytes = std::max<std::int64_t>(1, config.packed_cache_min_mib << 20);
+  if (plan.copied_weight_bytes < min_bytes) return kept;
+  auto cache =
+      io::PackedCache::open(config.packed_cache, static_cast<std::int64_t>(config.packed_cache_size * kBytesPerGib));
   if (!cache) return fail(std::move(cache.error()));
   auto identity = identity_of(config, plan);
-  if (!identity) return fail(std::move(identity.error()));
-  return io::cached_copies(std::move(*cache), {plan.path, std::move(*identity)}, is_automatic ? kMinCachedBytes : 1,
-                           device, std::move(kept));
+  if (!identity) {  // a file beside the model cannot be read
+    spdlog::warn("packed weights are not kept: {}", identity.error().message);
+    return kept;
+  }
+  return io::cached_copies(std::move(*cache), {plan.path, std::move(*identity)}, min_bytes, device, std::move(kept));
 }
 
 }  // namespace

@@ -67,6 +67,7 @@ Result<EngineConfig> config_of(const std::string& setup, const ExecuteOptions& o
   }
   *config = config->with_one_device();
   config->model = options.model;
+  config->packed_cache = "off";  // a folder of the machine that wrote the journal
   if (!options.device.empty()) config->device = options.device;
   if (options.threads >= 0) config->threads = options.threads;
   return config;

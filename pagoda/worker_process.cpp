@@ -300,6 +300,7 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   config->rank = start.rank;
   PAGODA_ASSERT(config->num_ranks() == start.num_ranks, "the engine divides the model");
   if (options.threads > 0) config->threads = options.threads;
+  if (const bool has_joined = !start.model.empty(); has_joined) config->packed_cache = options.packed_cache;
   if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
   if (!options.device.empty()) {
     if (Status named = use_gpu(*config, options.device); !named) return fail(std::move(named.error()));

@@ -40,6 +40,8 @@ struct WorkerOptions {
   std::string model = {};    ///< path of the engine's model on this host; empty: as on the engine's host
   std::string device = {};   ///< a GPU to use instead of the engine's; empty: the engine's
   std::int32_t threads = 0;  ///< number of threads; 0: as the engine sets
+  /// EngineConfig::packed_cache of a worker that has joined from another host; others have the engine's.
+  std::string packed_cache = "off";
   /// Makes the device that a configuration names; null: create_device.
   std::function<Result<std::shared_ptr<kernels::Device>>(const EngineConfig&)> create_device = nullptr;
 };

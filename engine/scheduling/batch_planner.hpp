@@ -128,7 +128,8 @@ class BatchPlanner {
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
-  /// As num_rows_for_new(), but negative if more rows are reserved than target_step_us has time for.
+  /// Returns how many more rows target_step_us has time for, at most the free rows; negative if more rows are reserved
+  /// already.
   std::int32_t rows_within_target() const;
   bool delay_has_passed(TimeUs now, bool steps_in_flight) const;
   /// Returns whether the group runs if it can: no other group is to run alone, and its adapter has a place in the step.

@@ -82,7 +82,7 @@ class FairQueue final : public WaitingQueue {
       order_.erase(tenant.place);
       last_to_leave_ = &tenant;
     } else if (was_first) {
-      static_cast<void>(take_place(tenant.place));
+      move_to_place(tenant);
     }
   }
 
@@ -209,27 +209,28 @@ class FairQueue final : public WaitingQueue {
     if (!has_place) {
       tenant.place = order_.insert(key_of(tenant)).first;
     } else if (tenant.waiting.begin()->first != tenant.place->first) {
-      static_cast<void>(take_place(tenant.place));
+      move_to_place(tenant);
     }
   }
 
   static OrderKey key_of(Tenant& tenant) { return {tenant.served, tenant.waiting.begin()->first, &tenant}; }
 
-  /// Moves the tenant at `place` to the place that it should have now. Returns the next place behind the old one, or
-  /// the new one if that comes earlier.
-  Order::iterator take_place(Order::iterator place) const {
-    const auto next = std::next(place);
-    auto node = order_.extract(place);
-    Tenant& tenant = *node.value().tenant;
+  /// Moves a tenant that waits to the place that it should have now.
+  void move_to_place(Tenant& tenant) const {
+    auto node = order_.extract(tenant.place);
     node.value() = key_of(tenant);
     tenant.place = order_.insert(std::move(node)).position;
-    return next == order_.end() || *tenant.place < *next ? tenant.place : next;
   }
 
   /// Returns the first place from `place` on that agrees with its tenant's counter. A tenant that is charged keeps its
   /// place until it is looked at here: a step charges many tenants and looks at few, and counters only rise.
   Order::iterator settle(Order::iterator place) const {
-    while (place != order_.end() && place->served < place->tenant->served) place = take_place(place);
+    while (place != order_.end() && place->served < place->tenant->served) {
+      const auto next = std::next(place);
+      Tenant& tenant = *place->tenant;
+      move_to_place(tenant);
+      place = next == order_.end() || *tenant.place < *next ? tenant.place : next;
+    }
     return place;
   }
 

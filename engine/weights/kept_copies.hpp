@@ -9,7 +9,7 @@
 
 namespace pagoda::weights {
 
-/// What the copy of a weight is.
+/// Kind of a copy of a weight.
 enum class CopyKind : std::uint8_t {
   plain,      ///< the weight as it is stored, or converted
   quantized,  ///< part of a matrix that was packed or quantised, which takes longer than to read the copy from a file

@@ -42,7 +42,7 @@ TlsRelay::TlsRelay(TlsStream remote, Local local)
 
 void TlsRelay::start(OnEnd on_end, LastBytes last_bytes) {
   on_end_ = std::move(on_end);
-  last_bytes_ = std::move(last_bytes);
+  make_last_bytes_ = std::move(last_bytes);
   pump_in();
   pump_out();
 }
@@ -54,9 +54,9 @@ void TlsRelay::stop() {
 void TlsRelay::pump_in() {
   remote_.async_read_some(buffer(in_), [self = shared_from_this()](error_code failed, std::size_t count) {
     if (failed) return self->end(failed);
-    if (self->local_takes_no_more_) return self->pump_in();
+    if (self->local_write_failed_) return self->pump_in();
     boost::asio::async_write(self->local_, buffer(self->in_, count), [self](error_code unwritten, std::size_t) {
-      if (unwritten) self->local_takes_no_more_ = true;  // pump_out comes to its end too
+      if (unwritten) self->local_write_failed_ = true;  // pump_out comes to its end too
       self->pump_in();
     });
   });
@@ -74,18 +74,18 @@ void TlsRelay::pump_out() {
 
 void TlsRelay::drain() {
   if (!on_end_) return;  // it has ended
-  local_has_gone_ = local_takes_no_more_ = true;
-  if (last_bytes_) last_ = std::exchange(last_bytes_, nullptr)();
+  local_closed_ = local_write_failed_ = true;
+  if (make_last_bytes_) last_bytes_ = std::exchange(make_last_bytes_, nullptr)();
   drained_.expires_after(kDrainTime);
   drained_.async_wait([self = shared_from_this()](error_code cancelled) {
     if (!cancelled) self->end({});
   });
-  if (last_.empty()) return shut_down();
-  boost::asio::async_write(remote_, buffer(last_),
-                           [self = shared_from_this()](error_code, std::size_t) { self->shut_down(); });
+  if (last_bytes_.empty()) return end_sending();
+  boost::asio::async_write(remote_, buffer(last_bytes_),
+                           [self = shared_from_this()](error_code, std::size_t) { self->end_sending(); });
 }
 
-void TlsRelay::shut_down() {
+void TlsRelay::end_sending() {
   error_code ignored;
   remote_.lowest_layer().shutdown(boost::asio::socket_base::shutdown_send, ignored);
 }
@@ -97,7 +97,7 @@ void TlsRelay::end(error_code why) {
   error_code ignored;
   remote_.lowest_layer().close(ignored);
   local_.close(ignored);
-  on_end(local_has_gone_ ? error_code() : why);
+  on_end(local_closed_ ? error_code() : why);
 }
 
 }  // namespace pagoda::device_link

@@ -47,17 +47,17 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
   void pump_out();
   /// Call when the local end is closed and its bytes are sent: sends the last ones before the connection is closed.
   void drain();
-  void shut_down();
+  void end_sending();
   void end(boost::system::error_code why);
 
   TlsStream remote_;
   Local local_;
   boost::asio::steady_timer drained_;
   OnEnd on_end_;
-  LastBytes last_bytes_;
-  std::vector<std::byte> last_;
-  bool local_takes_no_more_ = false;
-  bool local_has_gone_ = false;
+  LastBytes make_last_bytes_;
+  std::vector<std::byte> last_bytes_;
+  bool local_write_failed_ = false;
+  bool local_closed_ = false;
   Piece in_;
   Piece out_;
 };

@@ -91,6 +91,7 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
       loaded = fail(std::move(failed->error));
       if (config_.joins != nullptr) loaded->error().message = name() + ": " + loaded->error().message;
     }
+    if (auto* crashed = std::get_if<actors::DeviceFailed>(&message)) loaded = fail(std::move(crashed->error));
     if (auto* ready = std::get_if<WorkerReady>(&message)) {
       pid_ = ready->pid;
       device_ = std::move(ready->device);
@@ -219,7 +220,10 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
   if (auto* failed = std::get_if<actors::DeviceFailed>(&message)) {
     problem_ = std::move(*failed);
     problem_->memory_lost = true;
-    problem_->without_progress &= !has_ended_a_step_;
+    {
+      const std::lock_guard lock(mutex_);
+      problem_->without_progress &= !has_ended_a_step_ && !sent_.empty();
+    }
     // From another host also comes the news that the process has crashed there.
     if (problem_->process != actors::ProcessEnd::died) problem_->process = actors::ProcessEnd::none;
   }

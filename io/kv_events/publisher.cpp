@@ -406,6 +406,7 @@ void Publisher::name_adapter(AdapterId adapter, const std::string& name) {
 void Publisher::forget_adapter(AdapterId adapter) {
   const std::lock_guard lock(state_->mutex);
   auto& unloaded = state_->unloaded;
+  if (std::ranges::find(unloaded, adapter) != unloaded.end()) return;  // another replica has reported it
   unloaded.push_back(adapter);
   for (; unloaded.size() > kMaxUnloadedNames; unloaded.pop_front()) state_->names.erase(unloaded.front());
 }

@@ -61,7 +61,7 @@ text::AddedToken special(const char* content) {
 }
 
 /// Adds what comes before the merges, which follows from the class: these files do not have it.
-Status add_split(const TokenizerConfig& config, text::TokenizerSpec& spec) {
+Status add_pre_tokenizer(const TokenizerConfig& config, text::TokenizerSpec& spec) {
   std::string_view name = config.tokenizer_class;
   if (name.ends_with("Fast")) name.remove_suffix(std::string_view("Fast").size());
   if (name == "Qwen2Tokenizer") {
@@ -101,7 +101,7 @@ Result<text::TokenizerSpec> read_gpt2_files(const std::filesystem::path& model_d
     defaults.bos_token = defaults.eos_token = kEndOfText;
   }
   add_special_tokens(*config, defaults, *model, spec);
-  if (Status status = add_split(*config, spec); !status) return fail(std::move(status.error()));
+  if (Status status = add_pre_tokenizer(*config, spec); !status) return fail(std::move(status.error()));
   spec.decoders.emplace().emplace_back(text::ByteLevelDecoder{});
   return spec;
 }

@@ -71,7 +71,8 @@ class CachedCopies final : public weights::KeptCopies {
     if (kept_ != nullptr) kept_->mark_complete();
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_complete_, true)) return;
-    if (file_ && !has_new_) spdlog::info("{}: packed weights were read from {}", model_.name, file_->path());
+    if (file_ && !has_new_ && !copies_.empty())
+      spdlog::info("{}: packed weights were read from {}", model_.name, file_->path());
     file_.reset();
     auto copies = std::exchange(copies_, {});
     std::int64_t bytes = 0;

@@ -10,8 +10,8 @@ namespace pagoda::io {
 
 /// Returns copies of weights of which the packed and quantised ones are read from the model's file in the cache, if it
 /// has them. A copy whose checksum differs is made anew. If copies had to be made, a thread writes all of them to the
-/// cache once they are complete; the destructor of the result waits some seconds for
-/// it, and then stops it. What cannot be written is logged.
+/// cache once they are complete. The destructor of the result waits some seconds for it and then stops it; a process
+/// that is killed meanwhile keeps nothing. What cannot be written is logged.
 ///
 /// `kept`: memory in which copies outlive the process or the engine; null = the memory of `device`, which must share
 /// the host's memory. `min_bytes`: least size of all copies together for which a file is written.

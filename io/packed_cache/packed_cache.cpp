@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <map>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEnding = ".safetensors";
+constexpr std::string_view kEnding = ".packed";
 constexpr const char* kIdentity = "identity";
 constexpr const char* kModel = "model";
 constexpr std::string_view kChecksum = "checksum ";  // begins the key of a copy's checksum
@@ -43,6 +43,26 @@ std::string checksum_of(std::span<const std::byte> bytes) {
     chunks.push_back(chunk_hash(bytes.subspan(from, std::min(PackedFile::kChunkBytes, bytes.size() - from))));
   }
   return checksum_of(chunks);
+}
+
+/// Returns the files of a folder, as far as it can be read.
+std::vector<fs::directory_entry> files_in(const fs::path& folder) {
+  std::vector<fs::directory_entry> files;
+  std::error_code error;
+  for (fs::directory_iterator file(folder, error); !error && file != fs::directory_iterator(); file.increment(error)) {
+    files.push_back(*file);
+  }
+  return files;
+}
+
+/// Removes files that processes have left unfinished.
+void remove_unfinished(const fs::path& folder) {
+  const auto now = fs::file_time_type::clock::now();
+  for (const auto& file : files_in(folder)) {
+    std::error_code ignored;
+    const bool is_part = file.path().extension() == PartFile::kEnding && file.path().stem().extension() == kEnding;
+    if (is_part && now - file.last_write_time(ignored) > kUnfinishedAge) fs::remove(file.path(), ignored);
+  }
 }
 
 /// Returns whether only this user (or root) can have written the file or folder, which is no link.
@@ -114,21 +134,8 @@ Result<std::shared_ptr<const PackedCache>> PackedCache::open(const fs::path& fol
                     " must be a folder of this user that no other user may write: its files are used as weights",
                 "packed_cache");
   }
+  remove_unfinished(real);
   return std::shared_ptr<const PackedCache>(new PackedCache(real, max_bytes));
-}
-
-fs::path PackedCache::default_folder() {
-  const auto variable = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
-  };
-  fs::path caches = variable("XDG_CACHE_HOME");
-  if (caches.empty()) {
-    caches = variable("HOME");
-    if (caches.empty()) return {};
-    caches /= ".cache";
-  }
-  return caches / "pagoda" / "packed";
 }
 
 fs::path PackedCache::file_of(const PackedModel& model) const {
@@ -160,16 +167,11 @@ Status PackedCache::write(const PackedModel& model, const std::vector<PackedCopy
     return fail(ErrorCode::io_failed,
                 fmt::format("{} MiB are more than the limit of {} MiB", bytes >> 20, max_bytes_ >> 20));
   }
-  make_room(bytes);
+  if (Status fits = make_room(bytes); !fits) return fits;
   std::error_code error;
-  const auto free_bytes = fs::space(folder_, error).available;
-  if (!error && free_bytes / 2 < static_cast<std::uintmax_t>(bytes)) {
-    return fail(ErrorCode::io_failed, fmt::format("the disk of {} has {} MiB left, and the file takes {} MiB",
-                                                  folder_.string(), free_bytes >> 20, bytes >> 20));
-  }
   const fs::path path = file_of(model);
-  // Several processes may write the same file.
-  const fs::path own = folder_ / fmt::format("{}.{}{}", path.stem().string(), ::getpid(), kEnding);
+  // Several processes and threads may write the same file.
+  const fs::path own = folder_ / fmt::format("{}.{:08x}{}", path.stem().string(), std::random_device()(), kEnding);
   auto file = create_safetensors_file(own, std::move(tensors), metadata);
   if (!file) return fail(std::move(file.error()));
   fs::permissions(file->part(), fs::perms::owner_read | fs::perms::owner_write, error);
@@ -188,7 +190,7 @@ Status PackedCache::write(const PackedModel& model, const std::vector<PackedCopy
 std::vector<PackedCache::Entry> PackedCache::list() const {
   std::vector<Entry> entries;
   std::error_code error;
-  for (const auto& file : fs::directory_iterator(folder_, error)) {
+  for (const auto& file : files_in(folder_)) {
     if (file.path().extension() != kEnding || !file.is_regular_file(error)) continue;
     Entry entry{file.path(), {}, static_cast<std::int64_t>(file.file_size(error)), file.last_write_time(error)};
     if (error) continue;  // it has gone meanwhile
@@ -209,19 +211,25 @@ Result<std::int64_t> PackedCache::clear() const {
   return freed;
 }
 
-void PackedCache::make_room(std::int64_t bytes) const {
-  std::error_code ignored;
-  const auto now = fs::file_time_type::clock::now();
-  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
-    if (file.path().extension() != PartFile::kEnding) continue;
-    if (now - file.last_write_time(ignored) > kUnfinishedAge) fs::remove(file.path(), ignored);
-  }
+Status PackedCache::make_room(std::int64_t bytes) const {
   std::vector<Entry> entries = list();
   std::int64_t total = bytes;
-  for (const Entry& entry : entries) total += entry.bytes;
-  for (; total > max_bytes_ && !entries.empty(); entries.pop_back()) {
-    if (fs::remove(entries.back().file, ignored)) total -= entries.back().bytes;
+  std::int64_t removable = 0;
+  for (const Entry& entry : entries) {
+    total += entry.bytes;
+    removable += entry.bytes;
   }
+  std::error_code error;
+  const auto free_bytes = static_cast<std::int64_t>(fs::space(folder_, error).available);
+  const std::int64_t removed = std::min(removable, std::max<std::int64_t>(0, total - max_bytes_));
+  if (!error && (free_bytes + removed) / 2 < bytes) {
+    return fail(ErrorCode::io_failed, fmt::format("the disk of {} has {} MiB left, and the file takes {} MiB",
+                                                  folder_.string(), free_bytes >> 20, bytes >> 20));
+  }
+  for (; total > max_bytes_ && !entries.empty(); entries.pop_back()) {
+    if (fs::remove(entries.back().file, error)) total -= entries.back().bytes;
+  }
+  return {};
 }
 
 }  // namespace pagoda::io

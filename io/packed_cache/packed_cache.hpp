@@ -23,7 +23,8 @@ struct PackedModel {
   std::string name;      ///< path of the model, for lists
   std::string identity;  ///< see packed_identity
 };
-/// Returns a digest of `facts`, a text that differs unless the same copies would be made: the files, formats, rank.
+/// Returns a digest of `facts`: the files, formats and rank of a model. Two models have equal digests only if their
+/// copies would be equal.
 std::string packed_identity(std::string_view facts);
 
 /// A copy of a weight, with the name that LoadedWeights gives it.
@@ -64,20 +65,17 @@ class PackedFile {
 std::uint64_t chunk_hash(std::span<const std::byte> chunk);
 
 /// A folder that keeps packed and quantised weights, so that the next process reads them in place of making them. Each
-/// model has a file in safetensors format: a tensor of bytes for each copy; the metadata have the identity of the model
-/// and a checksum of each copy. Files of other users, and files that others may write, are not read. A new file takes
-/// the place of those that were used least recently if the folder would grow beyond its limit. Several processes may
-/// use a folder. Thread-safe.
+/// model has a file *.packed, in safetensors format: a tensor of bytes for each copy; the metadata have the identity of
+/// the model and a checksum of each copy. Other files in the folder are left alone. Files of other users, and files
+/// that others may write, are not read. A new file takes the place of those that were used least recently if the folder
+/// would grow beyond its limit. Several processes may use a folder. Thread-safe.
 class PackedCache {
  public:
-  /// Opens the folder, and makes it if there is none (readable by its owner only). `max_bytes`: limit on all files.
-  /// Errors: io_failed; bad_config if others may write the folder, or it is another user's.
+  /// Opens the folder, and makes it if there is none (readable by its owner only). Removes files that a process has
+  /// left unfinished. `max_bytes`: limit on all files. Errors: io_failed; bad_config if others may write the folder, or
+  /// it is another user's.
   static Result<std::shared_ptr<const PackedCache>> open(const std::filesystem::path& folder,
                                                          std::int64_t max_bytes = std::int64_t{1} << 62);
-
-  /// Returns the folder pagoda/packed in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache); empty if the
-  /// environment has neither.
-  static std::filesystem::path default_folder();
 
   /// Returns the file of the model, and marks it as used; none if there is none that may be read.
   std::optional<PackedFile> find(const PackedModel& model) const;
@@ -103,8 +101,9 @@ class PackedCache {
   PackedCache(std::filesystem::path folder, std::int64_t max_bytes)
       : folder_(std::move(folder)), max_bytes_(max_bytes) {}
   std::filesystem::path file_of(const PackedModel& model) const;
-  /// Removes files until there is room for one of `bytes`, and files that a process left unfinished.
-  void make_room(std::int64_t bytes) const;
+  /// Removes files until there is room for one of `bytes`. Errors: io_failed if the disk has too little even then; then
+  /// no file is removed.
+  Status make_room(std::int64_t bytes) const;
 
   std::filesystem::path folder_;
   std::int64_t max_bytes_;

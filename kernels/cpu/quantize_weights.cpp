@@ -80,19 +80,20 @@ void set_integers(const float* w, std::int64_t count, std::int64_t group_size, c
   const float lowest = range.lowest;
   const float highest = range.highest;
   const float zero_point = range.zero_point;
-  for (std::int64_t k = 0; k < group_size; ++k) {
+  std::fill_n(words.begin(), group_size / 4 * kQuantizedPanel, 0U);
+  for (std::int64_t k = 0; k < count; ++k) {
     std::uint32_t* const to = words.data() + k / 4 * kQuantizedPanel;
     const int shift = static_cast<int>(k % 4 * 8);
     for (std::size_t r = 0; r < kQuantizedPanel; ++r) {
-      float integer = 0;
-      if (k < count) {
-        const float in_units = std::clamp(
-            (w[k * kQuantizedPanel + static_cast<std::int64_t>(r)] - grids.mins[r]) * inverses[r], -1000.0F, 1000.0F);
-        integer = std::clamp((in_units + kNoFraction) - kNoFraction, lowest, highest);
-      }
-      const auto stored = static_cast<std::uint32_t>(static_cast<std::int32_t>(integer + zero_point)) << shift;
-      to[r] = shift == 0 ? stored : to[r] | stored;
+      const float in_units = std::clamp(
+          (w[k * kQuantizedPanel + static_cast<std::int64_t>(r)] - grids.mins[r]) * inverses[r], -1000.0F, 1000.0F);
+      const float integer = std::clamp((in_units + kNoFraction) - kNoFraction, lowest, highest);
+      to[r] |= static_cast<std::uint32_t>(static_cast<std::int32_t>(integer + zero_point)) << shift;
     }
+  }
+  for (std::int64_t k = count; k < group_size; ++k) {
+    std::uint32_t* const to = words.data() + k / 4 * kQuantizedPanel;
+    for (std::size_t r = 0; r < kQuantizedPanel; ++r) to[r] |= static_cast<std::uint32_t>(zero_point) << k % 4 * 8;
   }
 }
 

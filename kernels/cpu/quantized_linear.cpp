@@ -97,8 +97,8 @@ class QuantizedLinear {
     std::uint8_t* unpacked = nullptr;  ///< [panels of a band, one block]
   };
 
-  /// Divides the panels of all weights into bands, and the bands into chunks. A chunk has the half of what would be a
-  /// thread's share of the panels that are left: the first chunks are large, and the last ones so small that no thread
+  /// Divides the panels of all weights into bands, and the bands into chunks. Each chunk gets half of a thread's
+  /// equal share of the panels that are left. So the first chunks are large, and the last ones so small that no thread
   /// waits long at the end.
   void choose_tasks() {
     const std::int64_t band_panels = kernels_.quantized.panels;

@@ -27,7 +27,7 @@ class Cache(unittest.TestCase):
 
     def generate(self, *flags, **environment):
         ended = run("generate", "--model", MODEL, "--quantize", "int8", "--prompt", "Once upon a time", "--max-tokens", "12",
-                    "--temperature", "0", "--log-level", "info", *flags, **environment)
+                    "--temperature", "0", "--log-level", "info", "--packed-cache-min-mib", "0", *flags, **environment)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return ended
 
@@ -59,16 +59,25 @@ class Cache(unittest.TestCase):
         again = self.generate("--packed-cache", self.cache)
         self.assertIn("packed weights were read from ", again.stderr)
 
-    def test_small_models_are_not_kept_unless_a_folder_is_named(self):
+    def test_small_models_are_not_kept_unless_that_is_wanted(self):
+        entries = lambda: os.listdir(os.path.join(self.folder, "pagoda", "packed"))
+        self.generate("--packed-cache-min-mib", "64", XDG_CACHE_HOME=self.folder)
+        self.assertEqual(entries(), [])
         self.generate(XDG_CACHE_HOME=self.folder)
-        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(len(entries()), 1)
         ended = run("cache", "list", XDG_CACHE_HOME=self.folder)
         self.assertIn(os.path.join(self.folder, "pagoda", "packed"), ended.stdout)
+        self.assertIn(MODEL, ended.stdout)
+
+    def test_a_folder_that_is_not_there_is_not_made_for_a_list(self):
+        self.assertIn(self.cache, self.list())
+        self.assertFalse(os.path.exists(self.cache))
 
     def test_a_folder_that_others_may_write_is_refused(self):
         os.mkdir(self.cache)
         os.chmod(self.cache, 0o777)
-        for arguments in (("cache", "list"), ("generate", "--model", MODEL, "--quantize", "int8", "--prompt", "a")):
+        for arguments in (("cache", "list"), ("generate", "--model", MODEL, "--quantize", "int8", "--prompt", "a",
+                           "--packed-cache-min-mib", "0")):
             ended = run(*arguments, "--packed-cache", self.cache)
             self.assertEqual(ended.returncode, 2, ended.stderr)
             self.assertIn("no other user may write", ended.stderr)

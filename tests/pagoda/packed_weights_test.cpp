@@ -28,6 +28,7 @@ class PackedWeights : public testing::Test {
     config.model = model_.string();
     config.quantize = "int8";
     config.packed_cache = folder().string();
+    config.packed_cache_min_mib = 0;
     config.threads = 2;
     config.max_num_seqs = 4;
     config.kv_cache_memory = 0.03125;
@@ -104,6 +105,7 @@ TEST_F(PackedWeights, OfFilesThatHaveChangedAreMadeAnew) {
 
 TEST_F(PackedWeights, AreNotKeptWhereNothingIsPackedOrNobodyWantsIt) {
   run([](EngineConfig& config) { config.quantize = "none"; });
+  run([](EngineConfig& config) { config.packed_cache_min_mib = 64; });
   run([](EngineConfig& config) { config.packed_cache = "off"; });
   run([](EngineConfig& config) { config.load_format = "dummy"; });
   EXPECT_TRUE(entries().empty());
@@ -114,6 +116,7 @@ TEST_F(PackedWeights, InAFolderThatCannotBeUsedAreRefused) {
   EngineConfig config;
   config.model = model_.string();
   config.quantize = "int8";
+  config.packed_cache_min_mib = 0;
   config.packed_cache = (temporary_.path() / "file").string();
   const auto engine = Engine::create(config);
   ASSERT_FALSE(engine);

@@ -1,15 +1,16 @@
 #include "io/packed_cache/packed_cache.hpp"
 
-#include <cstdlib>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include "tests/support/temporary_folder.hpp"
 
@@ -139,13 +140,28 @@ TEST_F(PackedCacheTest, RemovesWhatWasUsedLeastRecently) {
 }
 
 TEST_F(PackedCacheTest, RemovesWhatAProcessLeftUnfinished) {
-  const auto cache = open(path_);
-  std::ofstream(path_ / "1.safetensors.12.part") << "x";
-  std::ofstream(path_ / "2.safetensors.13.part") << "x";
-  set_age(path_ / "1.safetensors.12.part", 2);
-  write(*cache, {"m", "1"}, 10);
-  EXPECT_FALSE(fs::exists(path_ / "1.safetensors.12.part"));
-  EXPECT_TRUE(fs::exists(path_ / "2.safetensors.13.part")) << "a process may still write it";
+  open(path_);
+  const fs::path old = path_ / "1.0000000a.packed.part";
+  const fs::path fresh = path_ / "2.0000000b.packed.part";
+  for (const fs::path& file : {old, fresh}) std::ofstream(file) << "x";
+  set_age(old, 2);
+  open(path_);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh)) << "a process may still write it";
+}
+
+TEST_F(PackedCacheTest, LeavesOtherFilesAlone) {
+  const auto cache = open(path_, 1'000);
+  const fs::path model = path_ / "model.safetensors";
+  const fs::path download = path_ / "model.gguf.part";
+  for (const fs::path& file : {model, download}) {
+    std::ofstream(file) << std::string(2'000, 'x');
+    set_age(file, 100);
+  }
+  write(*cache, {"m", "1"}, 900);
+  EXPECT_THAT(models(*open(path_, 1'000)), ElementsAre("m"));
+  EXPECT_TRUE(cache->clear());
+  EXPECT_TRUE(fs::exists(model) && fs::exists(download));
 }
 
 TEST_F(PackedCacheTest, IsClearedWhileItsFilesAreRead) {
@@ -165,32 +181,6 @@ TEST_F(PackedCacheTest, CannotBeWhereThereIsAFile) {
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().param, "packed_cache");
   EXPECT_THAT(cache.error().message, HasSubstr((folder_.path() / "file" / "cache").string()));
-}
-
-TEST(PackedCacheFolder, IsInTheCachesOfTheUser) {
-  const auto keep = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-  };
-  const auto set = [](const char* name, const std::optional<std::string>& value) {
-    if (value) {
-      ::setenv(name, value->c_str(), 1);
-    } else {
-      ::unsetenv(name);
-    }
-  };
-  const auto home = keep("HOME");
-  const auto caches = keep("XDG_CACHE_HOME");
-  set("HOME", "/home/a");
-  set("XDG_CACHE_HOME", "/caches");
-  EXPECT_EQ(PackedCache::default_folder(), "/caches/pagoda/packed");
-  set("XDG_CACHE_HOME", "relative");  // the specification says to ignore it
-  EXPECT_EQ(PackedCache::default_folder(), "/home/a/.cache/pagoda/packed");
-  set("XDG_CACHE_HOME", std::nullopt);
-  set("HOME", std::nullopt);
-  EXPECT_TRUE(PackedCache::default_folder().empty());
-  set("HOME", home);
-  set("XDG_CACHE_HOME", caches);
 }
 
 }  // namespace
