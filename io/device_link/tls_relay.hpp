@@ -24,7 +24,8 @@ class TlsRelay : public std::enable_shared_from_this<TlsRelay> {
   /// `why`: the error of the connection that ended the relay; no error if the local end was closed or stop() was
   /// called.
   using OnEnd = std::function<void(boost::system::error_code why)>;
-  /// Called when the local end has closed. Returns bytes to send behind those of the local end.
+  /// Called when the local end has closed. Returns bytes to send behind those of the local end. If that ended within a
+  /// frame, the other host takes them for the rest of it, and the link for damaged.
   using LastBytes = std::function<std::vector<std::byte>()>;
 
   struct Ends {

@@ -298,6 +298,22 @@ TEST_F(Adapters, ALoadGoesOnAtTheWorkerThatReplacesADeadOne) {
   expect_right(1, 20);
 }
 
+TEST_F(Adapters, ALoadWithWhichWorkersDieEachTimeFails) {
+  block("a");
+  auto added = std::async(std::launch::async, [&] { return add("a"); });
+  for (const int count : {1, 2}) {
+    wait_for_reads("a", count);
+    caf::anon_send_exit(replica(0).devices.workers.at(0), caf::exit_reason::kill);
+  }
+  const Status status = added.get();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::bad_adapter);
+  EXPECT_THAT(status.error().message, HasSubstr("workers crash while they load it"));
+  EXPECT_EQ(num_reads("a"), 2);
+  unblock();
+  EXPECT_TRUE(add("b"));
+}
+
 class AdaptersOfTwoReplicas : public Adapters {
  protected:
   AdaptersOfTwoReplicas() : Adapters(2) {}

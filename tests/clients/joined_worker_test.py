@@ -242,6 +242,48 @@ class JoinedWorkers(unittest.TestCase):
         self.expect_undisturbed(outcomes)
         self.assertEqual(server.stats()["requests_failed_total"], 0)
 
+    def test_a_request_with_which_workers_crash_fails(self):
+        server = self.start("--max-num-batched-tokens", "16", "--max-num-seqs", "16", "--no-enable-prefix-caching",
+                            workers=2)
+        for _ in range(5):  # a machine that is faster than this test lets the request go on
+            poison = self.connection.submit({"op": "generate", "prompt_token_ids": [10] * 1000, "max_tokens": 1})
+            while not poison.ended.is_set():
+                stats = server.wait_for(lambda s: s["health"] == "ok" and s["requests_running"] > 0 or poison.ended.is_set(),
+                                        pause=0.001)
+                if poison.ended.is_set() or not stats["requests_running"] or not stats["worker_pids"]:
+                    break
+                dead = stats["worker_pids"][0]
+                os.kill(dead, signal.SIGSEGV)
+                server.wait_for(lambda s: dead not in s["worker_pids"], pause=0.001)
+            self.assertTrue(poison.ended.wait(60))
+            if poison.error:
+                break
+        self.assertEqual(poison.error["code"], "internal")
+        self.assertIn("the request crashes workers", poison.error["message"])
+        self.expect_undisturbed(self.submit())
+        self.assertEqual(server.stats()["requests_failed_total"], 1)
+
+    def test_a_worker_that_crashes_while_it_loads_says_why(self):
+        self.port = free_port()
+        log = tempfile.TemporaryFile("w+")
+        self.addCleanup(log.close)
+        engine = subprocess.Popen([pagoda, "serve", "--model", model, "--listen", "none", "--http", "127.0.0.1:0",
+                                   *self.engine_flags()], stderr=log, stdout=subprocess.DEVNULL)
+        self.addCleanup(lambda: (engine.kill(), engine.wait()))
+        worker = self.join()
+        deadline = time.monotonic() + 60
+        crashed = 0
+        while crashed < 3:
+            self.assertLess(time.monotonic(), deadline)
+            for pid in worker.child():
+                try:
+                    os.kill(pid, signal.SIGSEGV)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.02)
+            log.seek(0)
+            crashed = log.read().count("was killed by signal 11")
+
     def test_a_worker_that_is_stopped_is_replaced(self):
         server = self.start("--step-deadline", "1", workers=2)
         _, pid = self.serving()
