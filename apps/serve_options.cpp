@@ -34,9 +34,10 @@ ServeOptions::ServeOptions(CLI::App& app, const std::string& default_listen) : e
   lines.listen = default_listen;
   engine.flags.add_all(lines);
   engine.flags.add_all(http);
-  engine.flags.add("keys_file", keys.keys_file,
-                   "File of named keys with roles and limits, which pagoda key makes; clients must send a key. SIGHUP "
-                   "reads all key files again");
+  engine.flags.add(
+      "keys_file", keys.keys_file,
+      "File of named keys with roles and limits, which pagoda key makes; clients must send a key, unless all "
+      "keys are admin keys. SIGHUP reads all key files again");
   engine.flags.add("api_key_file", keys.api_key_file, "File of API keys, one on each line; clients must send a key");
   engine.flags.bind_list(
       "api_key", keys.api_key,

@@ -177,7 +177,7 @@ constexpr NotedFlag kNotedOfVllm[] = {
     {"--max-long-partial-prefills", kOneArgument, "--max-num-partial-prefills counts long prompts only"},
     {"--attention-backend,--moe-backend", kOneArgument, "kernels follow from the model and the device"},
     {"--disable-cascade-attn", kNoArgument, "there is no such attention"},
-    {"--disable-hybrid-kv-cache-manager", kNoArgument, "all layers share one kind of KV blocks"},
+    {"--disable-hybrid-kv-cache-manager", kNoArgument, "layers with a window always keep only their window"},
     {"--kv-offloading-size,--kv-offloading-backend", kOneArgument,
      "--swap-space bounds the host memory of requests that are interrupted"},
     {"--num-scheduler-steps", kOneArgument, "--pipeline-depth 2 plans a step while the one before it runs"},

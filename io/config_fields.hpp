@@ -45,7 +45,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("quantize", config.quantize,
         "Weights of linear layers: auto (as in the model's files), none (quantised weights are dequantised), or "
         "quantised when loaded: int8, int4. With int8, the most likely token stays the same at 99 % of the positions "
-        "of the demo model, and at about 96 % of SmolLM2-135M; with int4 at 81 % of SmolLM2-135M (perplexity +8 %; on "
+        "of the demo model, and at about 96 % of SmolLM2-135M; with int4 at 80 % of SmolLM2-135M (perplexity +9 %; on "
         "a GPU, where int4 is simpler, 71 % and +24 %)");
   visit("weight_memory", config.weight_memory,
         "Weights that are neither converted nor quantised, on a CPU: mapped (read from the mapped file), copied (into "
@@ -126,7 +126,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("speculative_config", config.speculative_config,
         "How drafts of the next tokens are found, which the model then verifies several at a time, so that tokens stay "
         "the same: a JSON object with vLLM's keys, such as {\"method\": \"ngram\", \"num_speculative_tokens\": 16}, or "
-        "{\"model\": DIR} for a draft model; empty: no speculation");
+        "{\"model\": \"DIR\"} for a draft model; empty: no speculation");
   visit("pipeline_depth", config.pipeline_depth, "Number of steps in flight: 1 or 2; with more stages, one for each");
   visit("threads", config.threads, "Number of compute threads on a CPU; 0: one for each core");
   visit("cpu_affinity", config.cpu_affinity,
