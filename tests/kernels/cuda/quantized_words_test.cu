@@ -20,10 +20,14 @@ int signed_byte(std::uint32_t word, int i) {
 struct PackedRows {
   explicit PackedRows(int bits) : panel(static_cast<std::size_t>(kColumns * kPanelRows * bits / 8)) {
     std::mt19937 random(static_cast<unsigned>(bits));
-    for (std::int64_t row = 0; row < 2; ++row) {
-      for (int k = 0; k < kColumns; ++k) q[row].push_back(static_cast<std::uint8_t>(random() % (1U << bits)));
-      pack_columns(bits, q[row].data(), kColumns, row, panel.data());
+    std::vector<std::uint32_t> words(kColumns / 4 * kPanelRows);
+    for (std::size_t row = 0; row < 2; ++row) {
+      for (std::size_t k = 0; k < kColumns; ++k) {
+        q[row].push_back(static_cast<std::uint8_t>(random() % (1U << bits)));
+        words[k / 4 * kPanelRows + row] |= std::uint32_t{q[row].back()} << k % 4 * 8;
+      }
     }
+    pack_words(bits, words.data(), kColumns, panel.data());
   }
 
   std::uint32_t word(int place, int row) const {
