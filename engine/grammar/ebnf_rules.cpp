@@ -185,6 +185,7 @@ class Parser {
   }
 
   Expr literal_text() {
+    begin_ = position_;
     take("\"");
     std::string text;
     while (!next_is('"')) {
@@ -198,6 +199,7 @@ class Parser {
   }
 
   Expr bracket() {
+    begin_ = position_;
     take("[");
     const bool is_negated = take("^");
     CharacterRanges ranges;
@@ -221,7 +223,10 @@ class Parser {
 
   /// Reads a character of a literal or a class.
   std::optional<char32_t> one_character() {
-    if (at_end()) return refuse("a literal or class without its end"), std::nullopt;
+    if (at_end()) {
+      position_ = begin_;  // the line of the message
+      return refuse("a literal or class without its end"), std::nullopt;
+    }
     if (!take("\\")) return text::next_character(text_, position_);
     if (at_end()) return refuse("a \\ at the end"), std::nullopt;
     const char letter = text_[position_];
@@ -274,6 +279,7 @@ class Parser {
 
   std::string_view text_;
   std::size_t position_ = 0;
+  std::size_t begin_ = 0;  // of the literal or class that is read
   Rules rules_;
   std::map<std::string, RuleId> ids_;
   std::optional<Error> error_;
