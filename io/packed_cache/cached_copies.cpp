@@ -109,6 +109,7 @@ class CachedCopies final : public weights::KeptCopies {
       return device_->ops().host_work(stream,
                                       {.num_tasks = static_cast<std::int64_t>(hashes.size()), .run = read_chunk});
     });
+    file_->drop_pages(from);
     if (status && file_->has_hashes(name, hashes)) return true;
     spdlog::warn("{}: \"{}\" is damaged; it is made anew", file_->path(), name);
     std::memset(to.data(), 0, to.bytes());

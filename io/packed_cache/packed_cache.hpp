@@ -47,6 +47,8 @@ class PackedFile {
   std::vector<std::pair<std::string, std::size_t>> copies() const;
   /// Returns the copy `name`, not checked yet; empty if the file has none of this size.
   std::span<const std::byte> find(std::string_view name, std::size_t bytes) const;
+  /// Returns the memory of the file's pages that lie wholly in `copy` to the system; they may be read again.
+  void drop_pages(std::span<const std::byte> copy) const { file_.drop_pages(copy); }
   /// Returns whether the copy had these hashes (chunk_hash), of its chunks in order, when it was written.
   bool has_hashes(std::string_view name, std::span<const std::uint64_t> chunks) const;
   /// Returns the model whose copies these are; its texts are empty if the file has none.

@@ -102,15 +102,16 @@ class QuantizedLinear {
   /// waits long at the end.
   void choose_tasks() {
     const std::int64_t band_panels = kernels_.quantized.panels;
-    const std::int64_t least = p_.num_tokens <= kFewRows ? 1 : band_panels;
+    const std::int64_t num_threads = threads_.num_threads();
     std::int64_t left = 0;
     for (const QuantizedMatrix& weight : p_.weights) left += weight.panels();
     std::int64_t left_in_chunk = 0;
     for (const QuantizedMatrix& weight : p_.weights) {
       for (std::int64_t panel = 0; panel < weight.panels();) {
         if (left_in_chunk == 0) {
-          const std::int64_t share = left / (2 * threads_.num_threads());
-          left_in_chunk = std::max(least, share < band_panels ? share : share / band_panels * band_panels);
+          const std::int64_t num_bands = left / (2 * num_threads) / band_panels;
+          const bool is_single = p_.num_tokens <= kFewRows && left <= num_threads * band_panels;
+          left_in_chunk = is_single ? 1 : std::max<std::int64_t>(1, num_bands) * band_panels;
           first_bands_.push_back(std::ssize(bands_));
         }
         const std::int64_t panels = std::min({band_panels, weight.panels() - panel, left_in_chunk});
