@@ -267,7 +267,7 @@ class JoinedWorkers(unittest.TestCase):
         self.port = free_port()
         log = tempfile.TemporaryFile("w+")
         self.addCleanup(log.close)
-        engine = subprocess.Popen([pagoda, "serve", "--model", model, "--listen", "none", "--http", "127.0.0.1:0",
+        engine = subprocess.Popen([pagoda, "serve", "--model", model, "--worker-processes", "--listen", "none", "--http", "127.0.0.1:0",
                                    *self.engine_flags()], stderr=log, stdout=subprocess.DEVNULL)
         self.addCleanup(lambda: (engine.kill(), engine.wait()))
         worker = self.join()
@@ -282,7 +282,9 @@ class JoinedWorkers(unittest.TestCase):
                     continue
             time.sleep(0.02)
             log.seek(0)
-            crashed = log.read().count("was killed by signal 11")
+            said = log.read()
+            crashed = said.count("was killed by signal 11")
+        self.assertIn("was killed by signal 11", said)
 
     def test_a_worker_that_is_stopped_is_replaced(self):
         server = self.start("--step-deadline", "1", workers=2)

@@ -201,7 +201,7 @@ TEST_F(RecoveryOfJournals, OfABuildWithOtherConfigKeysGivesItsRequests) {
 TEST_F(RecoveryOfJournals, ThatCannotBeReadAreKept) {
   change(kFormatAt, 8);
   expect_kept();
-  EXPECT_THAT(said_, HasSubstr("is a journal of format 14, but this program reads format 6"));
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 15, but this program reads format 7"));
   change(kFormatAt, 8);
   change(kResumableLayoutAt, 1);
   expect_kept();
@@ -220,7 +220,7 @@ TEST_F(RecoveryOfJournals, ThatCanNeitherBeReadNorKeptAreAnErrorThatSaysWhy) {
   change(kFormatAt, 8);
   const auto before = bytes();
   EXPECT_EQ(recover(), -1);
-  EXPECT_THAT(said_, HasSubstr("is a journal of format 14"));
+  EXPECT_THAT(said_, HasSubstr("is a journal of format 15"));
   EXPECT_THAT(said_, HasSubstr("make its folder writable, or start without --recover"));
   EXPECT_EQ(bytes(), before);
 }

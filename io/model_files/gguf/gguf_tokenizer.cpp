@@ -122,7 +122,9 @@ Result<Vocabulary> read_vocabulary(const GgufFile& file) {
                     "has the type " + std::to_string(type) + " for the token with the id " + std::to_string(id) +
                         "; types are 0 to 6");
     }
-    vocabulary.types.push_back(ends_answer((*tokens)[id]) ? TokenType::control : static_cast<TokenType>(type));
+    const auto given = static_cast<TokenType>(type);
+    const bool is_open = given == TokenType::undefined || given == TokenType::user_defined;
+    vocabulary.types.push_back(is_open && ends_answer((*tokens)[id]) ? TokenType::control : given);
     if (!vocabulary.tokens[id].empty()) continue;
     // Some files have empty tokens. llama.cpp gives them this name; as unused tokens they never match a text.
     vocabulary.tokens[id] = "[EMPTY_" + std::to_string(id) + "]";

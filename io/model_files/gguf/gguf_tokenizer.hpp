@@ -27,7 +27,8 @@ namespace pagoda::io {
 Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
 
 /// Returns whether a token ends an answer in chat models, also where the file names another end-of-sequence token or
-/// none. As in llama.cpp, such a token is a control token whatever type the file gives it.
+/// none. As in llama.cpp, such a token ends an answer whatever type the file gives it. It is a control token if the
+/// file has no type for it or calls it user-defined; in llama.cpp also if it is normal.
 bool ends_answer(std::string_view token);
 
 struct GgufTokenizer {

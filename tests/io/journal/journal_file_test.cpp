@@ -259,14 +259,14 @@ TEST_F(JournalFileTest, OfABuildBeforeTheLayoutOfResumableRequestsIsReadWhereAll
 TEST_F(JournalFileTest, OfAnotherFormatSaysWhichAndWhoWroteIt) {
   make();
   auto bytes = bytes_of(path_);
-  bytes[kFormatAt] = std::byte{7};
+  bytes[kFormatAt] = std::byte{8};
   const std::string other = "9.8.7";
   bytes[kVersionAt] = static_cast<std::byte>(other.size());
   std::memcpy(bytes.data() + kVersionAt + 4, other.data(), other.size());
   const auto [all, resumable] = refusals(bytes);
   EXPECT_EQ(all, resumable);
   EXPECT_EQ(all,
-            "journal is a journal of format 7, but this program reads format 6: it was written by a program of version "
+            "journal is a journal of format 8, but this program reads format 7: it was written by a program of version "
             "9.8.7, but this program is version " +
                 std::string(version()));
   std::memset(bytes.data() + kVersionAt, 0xFF, 200);

@@ -549,6 +549,15 @@ TEST(GgufTokenizer, KnowsSpecialTokensByTheirTypeOrTheirRole) {
   EXPECT_TRUE(load_good(bpe)->is_special(7));
 }
 
+TEST(GgufTokenizer, TakesATokenThatEndsAnAnswerForSpecialIfItIsUserDefinedOrHasNoType) {
+  Metadata bpe = small_bpe();
+  bpe.tokens[7] = "<|im_end|>";
+  EXPECT_TRUE(load_good(bpe)->is_special(7));
+  EXPECT_THAT(encode(load_good(bpe), "a<|im_end|>"), ElementsAre(0, 7));
+  bpe.types.reset();
+  EXPECT_TRUE(load_good(bpe)->is_special(7));
+}
+
 TEST(GgufTokenizer, FindsWordsOfTheUserThatAreSpacesInASentencePieceModel) {
   Metadata sentencepiece = small_sentencepiece();
   sentencepiece.flags = {{"add_space_prefix", false}, {"add_bos_token", false}};
