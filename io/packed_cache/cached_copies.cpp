@@ -72,7 +72,7 @@ class CachedCopies final : public weights::KeptCopies {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_complete_, true)) return;
     if (file_ && !has_new_ && !copies_.empty())
-      spdlog::info("{}: packed weights were read from {}", model_.name, file_->path());
+      spdlog::debug("{}: packed weights were read from {}", model_.name, file_->path());
     file_.reset();
     auto copies = std::exchange(copies_, {});
     std::int64_t bytes = 0;
@@ -126,7 +126,7 @@ class CachedCopies final : public weights::KeptCopies {
       written = fail(ErrorCode::io_failed, problem.what());
     }
     if (written) {
-      spdlog::info("{}: packed weights are kept in {}", model_.name, cache_->folder().string());
+      spdlog::debug("{}: packed weights are kept in {}", model_.name, cache_->folder().string());
     } else if (!stop.stop_requested()) {
       spdlog::warn("{}: packed weights are not kept: {}", model_.name, written.error().message);
     }

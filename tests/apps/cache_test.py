@@ -25,9 +25,9 @@ class Cache(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.cache = os.path.join(self.folder, "packed")
 
-    def generate(self, *flags, **environment):
+    def generate(self, *flags, min_mib=0, **environment):
         ended = run("generate", "--model", MODEL, "--quantize", "int8", "--prompt", "Once upon a time", "--max-tokens", "12",
-                    "--temperature", "0", "--log-level", "info", "--packed-cache-min-mib", "0", *flags, **environment)
+                    "--temperature", "0", "--log-level", "debug", "--packed-cache-min-mib", str(min_mib), *flags, **environment)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         return ended
 
@@ -61,7 +61,7 @@ class Cache(unittest.TestCase):
 
     def test_small_models_are_not_kept_unless_that_is_wanted(self):
         entries = lambda: os.listdir(os.path.join(self.folder, "pagoda", "packed"))
-        self.generate("--packed-cache-min-mib", "64", XDG_CACHE_HOME=self.folder)
+        self.generate(min_mib=64, XDG_CACHE_HOME=self.folder)
         self.assertEqual(entries(), [])
         self.generate(XDG_CACHE_HOME=self.folder)
         self.assertEqual(len(entries()), 1)
