@@ -52,7 +52,7 @@ int list(const CacheOptions& options) {
                                         {"bytes", entry.bytes},
                                         {"last_used", text_of(entry.last_used)},
                                         {"file", entry.file.string()}};
-      std::printf("%s\n", line.dump().c_str());
+      std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     } else {
       std::printf("%8.1f MiB  %s  %s\n", static_cast<double>(entry.bytes) / (1 << 20), text_of(entry.last_used).c_str(),
                   entry.model.empty() ? "(not readable)" : entry.model.c_str());

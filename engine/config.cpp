@@ -317,7 +317,7 @@ std::vector<Error> EngineConfig::validate() const {
   }
   if (packed_cache.empty() || packed_cache == "auto") check.refuse("packed_cache", "must be off or a folder");
   check.in_range("packed_cache_min_mib", packed_cache_min_mib, std::int64_t{0}, std::int64_t{1} << 30);
-  if (device != "cpu" && packed_cache != defaults.packed_cache && packed_cache != "off") {
+  if (device != "cpu" && packed_cache != "off") {
     check.refuse("packed_cache", "is for --device cpu");
   }
   check.number("packed_cache_size", packed_cache_size, 0, false, kMaxGib);

@@ -79,30 +79,7 @@ void unpack_quarters(const std::uint8_t* block, std::int64_t row, std::uint8_t* 
   }
 }
 
-/// Packs a block of 4 bits or more.
-template <int bits>
-void pack_halves(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
-  std::uint8_t* to = block + row * kWord;
-  if constexpr (bits == 8) {
-    store_word(to, load_word(q));
-    store_word(to + kWordStride, load_word(q + kWord));
-    return;
-  }
-  constexpr int steps = columns_of_block(bits) / kWord;
-  constexpr int high_bits = bits == 8 ? 0 : bits - 4;
-  std::uint32_t high = 0;
-  // The shifts stay within each byte: no bit moves into another byte.
-  for (int step = 0; step < steps; step += 2, to += kWordStride, q += 2 * kWord) {
-    const std::uint32_t first = load_word(q);
-    const std::uint32_t second = load_word(q + kWord);
-    store_word(to, (first & each_byte(15)) | (second & each_byte(15)) << 4);
-    high |= (first >> 4 & each_byte(15)) << step * high_bits;
-    high |= (second >> 4 & each_byte(15)) << (step + 1) * high_bits;
-  }
-  if (high_bits > 0) store_word(to, high);
-}
-
-/// Reverses pack_halves.
+/// Unpacks a block of 4 bits or more.
 template <int bits>
 void unpack_halves(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
   const std::uint8_t* from = block + row * kWord;
@@ -121,17 +98,7 @@ void unpack_halves(const std::uint8_t* block, std::int64_t row, std::uint8_t* q)
   }
 }
 
-/// Packs the integers of one block of columns of a row.
-template <int bits>
-void pack_block(const std::uint8_t* q, std::int64_t row, std::uint8_t* block) {
-  if constexpr (bits < 4) {
-    pack_quarters<bits>(q, row, block);
-  } else {
-    pack_halves<bits>(q, row, block);
-  }
-}
-
-/// Reverses pack_block.
+/// Unpacks the integers of one block of columns of a row.
 template <int bits>
 void unpack_block(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) {
   if constexpr (bits < 4) {
@@ -141,7 +108,8 @@ void unpack_block(const std::uint8_t* block, std::int64_t row, std::uint8_t* q) 
   }
 }
 
-/// Packs the integers of one block of columns of all rows; see pack_words.
+/// Packs the integers of one block of columns of all rows; see pack_words. The shifts stay within each byte: no bit
+/// moves into another byte.
 template <int bits>
 void pack_word_block(const std::uint32_t* words, std::uint8_t* block) {
   constexpr int steps = columns_of_block(bits) / kWord;
@@ -180,36 +148,9 @@ void pack_words_of(const std::uint32_t* words, std::int64_t columns, std::uint8_
 }
 
 template <int bits>
-void pack_columns_of(const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
-  PAGODA_ASSERT(columns % columns_of_block(bits) == 0, "columns are packed in whole blocks");
-  for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), to += block_stride(bits)) {
-    pack_block<bits>(q, row, to);
-  }
-}
-
-template <int bits>
 void unpack_columns_of(const std::uint8_t* from, std::int64_t columns, std::int64_t row, std::uint8_t* q) {
   for (const std::uint8_t* end = q + columns; q != end; q += columns_of_block(bits), from += block_stride(bits)) {
     unpack_block<bits>(from, row, q);
-  }
-}
-
-/// Writes the integers of `columns` consecutive columns of row `row` of a panel; see pack_words. The bytes of other
-/// rows do not change.
-void pack_columns(int bits, const std::uint8_t* q, std::int64_t columns, std::int64_t row, std::uint8_t* to) {
-  switch (bits) {
-    case 2:
-      return pack_columns_of<2>(q, columns, row, to);
-    case 3:
-      return pack_columns_of<3>(q, columns, row, to);
-    case 4:
-      return pack_columns_of<4>(q, columns, row, to);
-    case 5:
-      return pack_columns_of<5>(q, columns, row, to);
-    case 6:
-      return pack_columns_of<6>(q, columns, row, to);
-    default:
-      return pack_columns_of<8>(q, columns, row, to);
   }
 }
 
@@ -245,22 +186,24 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
   const QuantizedFormat& format = shape.format;
   const std::int64_t groups = shape.groups();
   const std::int64_t num_scales = shape.panel_scales() / kQuantizedPanel;
-  const std::int64_t whole = shape.columns / format.group_size * format.group_size;
-  std::array<std::uint8_t, kMaxGroupSize> rest;
+  const std::int64_t group_words = format.group_size / kWord;
+  const std::uint32_t padding = each_byte(static_cast<std::uint8_t>(format.padding_value()));
+  std::array<std::uint32_t, kMaxGroupSize / kWord * kQuantizedPanel> words;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::fill_n(words.begin(), group_words * kQuantizedPanel, padding);
+    const std::int64_t first = g * format.group_size;
+    const std::int64_t count = std::min(format.group_size, shape.columns - first);
+    for (std::int64_t r = 0; r < std::ssize(rows); ++r) {
+      const std::uint8_t* const q = rows[static_cast<std::size_t>(r)].q + first;
+      for (std::int64_t k = 0; k < count; k += kWord) {
+        std::memcpy(words.data() + k / kWord * kQuantizedPanel + r, q + k,
+                    static_cast<std::size_t>(std::min(kWord, count - k)));
+      }
+    }
+    pack_words(format.bits, words.data(), format.group_size, to.data + first * kQuantizedPanel * format.bits / 8);
+  }
   for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
     const QuantizedRow row = r < std::ssize(rows) ? rows[static_cast<std::size_t>(r)] : QuantizedRow{};
-    rest.fill(static_cast<std::uint8_t>(format.padding_value()));
-    if (row.q == nullptr) {  // a padding row
-      for (std::int64_t g = 0; g < groups; ++g) {
-        pack_columns(format.bits, rest.data(), format.group_size, r,
-                     to.data + g * format.group_size * kQuantizedPanel * format.bits / 8);
-      }
-    } else {
-      pack_columns(format.bits, row.q, whole, r, to.data);
-      std::copy(row.q + whole, row.q + shape.columns, rest.begin());
-      pack_columns(format.bits, rest.data(), shape.padded_columns() - whole, r,
-                   to.data + whole * kQuantizedPanel * format.bits / 8);
-    }
     for (std::int64_t i = 0; i < num_scales; ++i) {
       to.scales[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.scales[i];
       if (format.asymmetric) to.mins[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.mins[i];

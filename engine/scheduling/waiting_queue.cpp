@@ -122,7 +122,7 @@ class FairQueue final : public WaitingQueue {
   std::size_t size() const override { return size_; }
   bool runs_before(const QueueEntry& a, const QueueEntry& b) const override { return a.id < b.id; }
   bool comes_in_before(const QueueEntry& a, const QueueEntry& b) const override {
-    // Of tenants that were served as much, the one that waits longest comes first.
+    // If two tenants were served equally much, the one that has waited longer comes first.
     const auto order = [&](const QueueEntry& entry) {
       const auto found = tenants_.find(entry.user);
       if (found == tenants_.end()) return std::tuple(std::int64_t{0}, entry.id, entry.id);
