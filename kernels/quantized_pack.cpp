@@ -195,10 +195,10 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
     const std::int64_t count = std::min(format.group_size, shape.columns - first);
     for (std::int64_t r = 0; r < std::ssize(rows); ++r) {
       const std::uint8_t* const q = rows[static_cast<std::size_t>(r)].q + first;
-      for (std::int64_t k = 0; k < count; k += kWord) {
-        std::memcpy(words.data() + k / kWord * kQuantizedPanel + r, q + k,
-                    static_cast<std::size_t>(std::min(kWord, count - k)));
-      }
+      std::uint32_t* to_word = words.data() + r;
+      std::int64_t k = 0;
+      for (; k + kWord <= count; k += kWord, to_word += kQuantizedPanel) *to_word = load_word(q + k);
+      if (k < count) std::memcpy(to_word, q + k, static_cast<std::size_t>(count - k));
     }
     pack_words(format.bits, words.data(), format.group_size, to.data + first * kQuantizedPanel * format.bits / 8);
   }

@@ -27,8 +27,8 @@ namespace pagoda::io {
 Result<text::TokenizerSpec> read_gguf_tokenizer(const GgufFile& file);
 
 /// Returns whether a token ends an answer in chat models, also where the file names another end-of-sequence token or
-/// none. As in llama.cpp, such a token ends an answer whatever type the file gives it. It is a control token if the
-/// file has no type for it or calls it user-defined; in llama.cpp also if it is normal.
+/// none. The type that the file gives the token does not matter, as in llama.cpp. The token is read as a control token
+/// if the file has no type for it or calls it user-defined. (llama.cpp does so for normal tokens, too.)
 bool ends_answer(std::string_view token);
 
 struct GgufTokenizer {

@@ -151,7 +151,7 @@ ident ::= [^0-9() +\n] | "\x41\u00e9"
 }
 
 TEST_F(TextRules, GrammarsOfLlamaCppAreRead) {
-  // What its json_schema_to_grammar writes of strings, and names after properties.
+  // json_schema_to_grammar writes such rules for strings, and names rules after properties.
   const auto string = compile(test::ebnf(R"_(
 char ::= [^"\\\x7F\x00-\x1F] | [\\] (["\\bfnrt] | "u" [0-9a-fA-F]{4})
 2fa-kv ::= "\"" char* "\""

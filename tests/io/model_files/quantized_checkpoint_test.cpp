@@ -74,7 +74,7 @@ std::string compressed(const std::string& format, int bits, const std::string& t
          R"(,"type":")" + type + R"(","strategy":"channel"}}}})";
 }
 
-/// As older tools write it.
+/// Returns the config with a quantization_status, as older tools write it.
 std::string with_status(std::string config, const std::string& status) {
   return config.insert(1, R"("quantization_status":")" + status + "\",");
 }
