@@ -43,8 +43,9 @@ class Reader {
     if (value ? *value == "draft_model" : object_.contains("model")) return SpeculationMethod::draft_model;
     if (value && *value == "ngram") return SpeculationMethod::ngram;
     if (value && *value == "suffix") return SpeculationMethod::suffix;
+    if (value && *value == "eagle3") return SpeculationMethod::eagle3;
     if (value) {
-      refuse(R"(must be "ngram", "suffix" or "draft_model")", "method", *value);
+      refuse(R"(must be "ngram", "suffix", "draft_model" or "eagle3")", "method", *value);
     } else {
       set_problem(R"(needs the key method ("ngram" or "suffix") or the key model (a draft model))");
     }
@@ -104,7 +105,7 @@ Result<SpeculationConfig> parse_speculation_config(std::string_view json) {
     config.max_outputs = reader.count("suffix_decoding_max_cached_requests", 0, SpeculationConfig::kMaxOutputs)
                              .value_or(config.max_outputs);
     config.min_chance = reader.probability("suffix_decoding_min_token_prob").value_or(config.min_chance);
-  } else if (config.method == SpeculationMethod::draft_model) {
+  } else if (config.has_draft_model()) {
     config.draft_model = reader.path("model").value_or("");
   } else {
     const auto min = reader.count("prompt_lookup_min");

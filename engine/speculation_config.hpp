@@ -13,9 +13,10 @@ enum class SpeculationMethod : std::uint8_t {
   ngram,        ///< drafts are what followed the last tokens of a sequence where they stood before, in prompt or output
   suffix,       ///< as ngram, and also in earlier outputs of the same user
   draft_model,  ///< a smaller model makes the drafts; where it cannot, as ngram
+  eagle3,       ///< as draft_model, with a head that reads the hidden rows of the model (models::DraftHead)
 };
 constexpr SpeculationMethod last_value(SpeculationMethod) {
-  return SpeculationMethod::draft_model;
+  return SpeculationMethod::eagle3;
 }
 
 /// How the engine finds drafts: tokens that probably follow. Each draft is verified by the model in the next step, so
@@ -38,7 +39,7 @@ struct SpeculationConfig {
   double min_chance = 0.05;
   /// Maximum number of earlier outputs of a user that are kept; only for the method suffix.
   std::int32_t max_outputs = 10'000;
-  /// Path of the draft model; only for the method draft_model.
+  /// Path of the draft model or head; only for the methods draft_model and eagle3.
   std::string draft_model = {};
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -54,15 +55,17 @@ struct SpeculationConfig {
            min_chance >= 0 && min_chance <= 1 && max_outputs >= 0 && max_outputs <= kMaxOutputs;
   }
   bool is_on() const { return method != SpeculationMethod::none; }
-  bool has_draft_model() const { return method == SpeculationMethod::draft_model; }
+  /// Returns whether a model makes drafts, which may be a head.
+  bool has_draft_model() const { return method == SpeculationMethod::draft_model || has_draft_head(); }
+  bool has_draft_head() const { return method == SpeculationMethod::eagle3; }
   bool has_history() const { return method == SpeculationMethod::suffix && max_outputs > 0; }
 };
 
 /// Reads the JSON object of --speculative-config, whose keys are those of vLLM: method, num_speculative_tokens
 /// (max_drafts); for ngram prompt_lookup_min and prompt_lookup_max (min_match and max_match); for suffix
 /// suffix_decoding_max_tree_depth (max_match), suffix_decoding_max_cached_requests (max_outputs) and
-/// suffix_decoding_min_token_prob (min_chance); for draft_model the key model (draft_model). With the key model the
-/// method need not be named. An empty text means no speculation. An error names the key that is
+/// suffix_decoding_min_token_prob (min_chance); for draft_model and eagle3 the key model (draft_model). With the key
+/// model the method draft_model need not be named. An empty text means no speculation. An error names the key that is
 /// wrong.
 Result<SpeculationConfig> parse_speculation_config(std::string_view json);
 

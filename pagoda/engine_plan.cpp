@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -69,8 +71,52 @@ std::int64_t num_blocks_in(std::int64_t bytes_of_stage, const EngineConfig& conf
   return bytes_of_stage * place.num_stages / block_bytes;
 }
 
+/// Returns the place of a draft head's features in blocks of this layout.
+models::FeatureLayout features_of(const models::ModelSpec& head, const KvLayout& layout) {
+  return {.hidden_size = head.decoder.hidden_size, .block_size = layout.block_size()};
+}
+
 tl::unexpected<Error> refuse_draft_model(ErrorCode code, const std::string& what) {
   return fail(code, "speculative_config: the draft model: " + what, "speculative_config");
+}
+
+/// What a model is planned for: to answer, or to make drafts for another model.
+enum class Role : std::uint8_t { target, draft };
+Result<EnginePlan> plan_in_role(const EngineConfig& config, Role role);
+
+/// Checks that a draft head is for the planned model, and chooses the layers whose inputs it reads.
+Status fit_draft_head(const models::ModelSpec& model, models::ModelSpec& head) {
+  models::DraftHeadFacts& facts = *head.draft_head;
+  const auto refuse_unless_same = [](const char* what, std::int64_t its, std::int64_t of_model) -> Status {
+    if (its == of_model) return {};
+    return refuse_draft_model(ErrorCode::bad_config, std::string("it is for a model with ") + what + " " +
+                                                         std::to_string(its) + ", and the model has " +
+                                                         std::to_string(of_model));
+  };
+  if (Status same = refuse_unless_same("vocab_size", head.vocab_size, model.vocab_size); !same) return same;
+  if (Status same = refuse_unless_same("hidden_size", facts.target_hidden_size, model.decoder.hidden_size); !same) {
+    return same;
+  }
+  const std::int64_t num_layers = model.decoder.num_layers();
+  const bool is_default = facts.feature_layers.empty();
+  if (is_default) facts.feature_layers = models::DraftHeadFacts::default_feature_layers(num_layers);
+  const auto& layers = facts.feature_layers;
+  if (std::ranges::is_sorted(layers) && layers.front() >= 0 && layers.back() < num_layers) return {};
+  return refuse_draft_model(ErrorCode::bad_config,
+                            is_default
+                                ? "its config needs eagle_aux_hidden_state_layer_ids, since the model has only " +
+                                      std::to_string(num_layers) + " layers"
+                                : "its eagle_aux_hidden_state_layer_ids has layer " + std::to_string(layers.back()) +
+                                      ", and the model has " + std::to_string(num_layers) + " layers");
+}
+
+/// Adds the features of a draft head to the draft model's part of a block, and lets blocks be a whole number of halves
+/// of features.
+void add_features(const models::FeatureLayout& features, KvLayout& layout) {
+  constexpr std::int64_t kAlignment = 64;
+  const std::int64_t unit = std::lcm(features.half_bytes(), kAlignment);
+  layout.draft_bytes += features.bytes();
+  layout.draft_bytes = (layout.block_bytes() + unit - 1) / unit * unit - layout.draft_offset();
 }
 
 /// Adds the plan of the draft model, whose KV lies in the blocks of the first group.
@@ -80,14 +126,23 @@ Status plan_draft_model(const EngineConfig& config, EnginePlan& plan) {
   its.speculative_config = {};
   its.max_model_len = plan.limits.max_model_len;
   its.kv_cache_dtype = to_string(plan.kv_dtype);
-  auto draft = plan_model(its);
+  auto draft = plan_in_role(its, Role::draft);
   if (!draft) return refuse_draft_model(draft.error().code, draft.error().message);
+  if (draft->model.draft_head.has_value() != config.speculation().has_draft_head()) {
+    return refuse_draft_model(ErrorCode::bad_config, draft->model.draft_head
+                                                         ? R"(it is a draft head: add "method": "eagle3")"
+                                                         : R"(it is no draft head: leave out "method": "eagle3")");
+  }
+  if (draft->model.draft_head) {
+    if (Status fits = fit_draft_head(plan.model, draft->model); !fits) return fits;
+  }
   if (plan.layout.groups.front().has_window()) {
     return refuse_draft_model(ErrorCode::bad_config,
                               "all layers of the model have a window, so no blocks keep all tokens");
   }
   draft->limits = plan.limits;
   plan.layout.draft_bytes = draft->layout.num_groups() * draft->layout.block_bytes();
+  if (draft->model.draft_head) add_features(features_of(draft->model, plan.layout), plan.layout);
   plan.draft = std::make_shared<EnginePlan>(std::move(*draft));
   return {};
 }
@@ -331,7 +386,7 @@ Status check_host_memory(const EngineConfig& config, const EnginePlan& plan, con
 }
 
 Status check_draft_tokens(const EnginePlan& plan) {
-  if (!plan.draft) return {};
+  if (!plan.draft || plan.draft->model.draft_head) return {};
   const auto tokens = plan.files->tokenizer();
   if (!tokens) return fail(tokens.error());
   const auto draft = plan.draft->files->tokenizer();
@@ -358,6 +413,9 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
           .max_model_len = plan.limits.max_model_len,
           .vocab_size = plan.model.vocab_size,
           .draft_vocab_size = plan.draft ? plan.draft->model.vocab_size : 0,
+          .features = plan.draft && plan.draft->model.draft_head
+                          ? std::optional(features_of(plan.draft->model, plan.layout))
+                          : std::nullopt,
           .max_logprobs = num_logprobs(config.limits.max_logprobs, plan.model.vocab_size),
           .layout = plan.layout,
           .max_steps_in_flight = config.max_steps_in_flight(),
@@ -365,6 +423,12 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
 }
 
 Result<EnginePlan> plan_model(const EngineConfig& config) {
+  return plan_in_role(config, Role::target);
+}
+
+namespace {
+
+Result<EnginePlan> plan_in_role(const EngineConfig& config, Role role) {
   EnginePlan plan;
   const bool is_dummy = config.load_format == "dummy";
   auto files = io::open_model_files(config.model, is_dummy ? io::LoadFormat::dummy : io::LoadFormat::automatic);
@@ -373,6 +437,13 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   plan.files = std::move(*files);
   auto model = plan.files->spec();
   if (!model) return fail(model.error());
+  if (model->draft_head && role == Role::target) {
+    return fail(ErrorCode::bad_config,
+                config.model +
+                    " is a draft head, which makes drafts for another model: name it in speculative_config, " +
+                    R"(as {"method": "eagle3", "model": "PATH"})",
+                "model");
+  }
   const models::RankPlace place = place_of(config);
   if (Status divides = models::check_ranks(model->decoder, place.num_ranks, place.num_stages); !divides)
     return fail(std::move(divides.error()));
@@ -406,6 +477,8 @@ Result<EnginePlan> plan_model(const EngineConfig& config) {
   }
   return plan;
 }
+
+}  // namespace
 
 Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
                                    const EnginePlan& planned) {

@@ -141,11 +141,16 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
   if (!target) return fail(std::move(target.error()));
   execution::ModelOnDevice draft;
   if (draft_ != nullptr) {
-    cache.base += plan_.layout.draft_offset();
+    cache.base += plan_.layout.draft_offset() + (runner_.features ? runner_.features->bytes() : 0);
     cache.group_bytes = plan_.draft->layout.block_bytes();
     auto made = draft_->make_on_device(cache);
     if (!made) return fail(std::move(made.error()));
     draft = std::move(*made);
+    if (runner_.features) {
+      auto& head = dynamic_cast<models::DraftHead&>(*draft.model);
+      const Status attached = head.attach(*target->model, draft.cache, *plan_.draft->model.draft_head);
+      if (!attached) return fail(attached.error());
+    }
   }
   adapters::AdapterTable::Reader read;
   if (adapter_reader_.is_enabled()) {

@@ -49,6 +49,7 @@ Result<std::unique_ptr<StepExecution>> StepExecution::create(EngineConfig config
   execution->num_spare_ = static_cast<std::int32_t>(num_spare);
   execution->content_ = std::move(content);
   execution->tokens_per_step_ = scheduler.max_num_batched_tokens;
+  execution->has_draft_head_ = scheduler.speculation.has_draft_head();
   auto cache = execution->factory_.make_cache_engine();
   if (!cache) return fail(cache.error());
   execution->cache_ = std::move(*cache);
@@ -168,16 +169,24 @@ void StepExecution::compute(const NewRow& row, std::vector<std::vector<BlockId>>
     if (block < num_blocks_) computed_blocks_.insert(block);
   }
   report_.num_computed_before += num_tokens - begin;
-  for (std::int32_t first = begin; first < num_tokens; first += tokens_per_step_) {
-    step.work = {{row.row, row.sequence, first, std::min(tokens_per_step_, num_tokens - first)}};
+  std::int32_t num_read = begin;  // number of tokens that the draft model has read
+  const auto run_tokens = [&](std::int32_t first, std::int32_t count) {
+    RowWork work{row.row, row.sequence, first, count};
     if (layout_.draft_bytes > 0) {
-      step.work.front().first_draft_input = first;
-      step.work.front().num_draft_inputs = step.work.front().num_tokens;
+      const std::int32_t end = has_draft_head_ ? first + 1 : first + count;
+      work.first_draft_input = std::exchange(num_read, end);
+      work.num_draft_inputs = end - work.first_draft_input;
     }
+    step.work = {work};
     const StepResult result = execute(step);
     PAGODA_ASSERT(!result.error, result.error->message);
     step = {};
+  };
+  for (std::int32_t first = begin; first < num_tokens; first += tokens_per_step_) {
+    run_tokens(first, std::min(tokens_per_step_, num_tokens - first));
   }
+  // A draft head reads what earlier steps have run. So the last token runs again.
+  if (has_draft_head_ && num_tokens > num_read) run_tokens(num_tokens - 1, 1);
 }
 
 /// Computes the recorded KV content. Content without a row is computed in row 0, which is freed again.

@@ -83,6 +83,7 @@ class StepExecution {
   /// Number of spare blocks of each KV group behind them, for KV without a block of its own; see compute().
   std::int32_t num_spare_ = 0;
   std::int32_t tokens_per_step_ = 0;
+  bool has_draft_head_ = false;
   std::set<RowId> rows_;               ///< rows that the worker knows
   std::set<BlockId> computed_blocks_;  ///< blocks that are computed already, while restore() runs
 

@@ -75,7 +75,8 @@ execution::DeviceLimits device_limits(const EngineConfig& config, const EnginePl
           .num_host_blocks = num_host_blocks,
           .layout = runner.layout,
           .samples = runner.samples,
-          .has_draft_model = runner.draft_vocab_size > 0};
+          .has_draft_model = runner.draft_vocab_size > 0,
+          .has_draft_head = runner.features.has_value()};
 }
 
 /// Returns whether pools that a worker has planned have a possible number of blocks. The engine keeps a record of each

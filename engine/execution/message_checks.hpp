@@ -25,6 +25,7 @@ struct DeviceLimits {
   KvLayout layout;
   bool samples = true;           ///< see RunnerConfig::samples
   bool has_draft_model = false;  ///< whether steps may have tokens for a draft model
+  bool has_draft_head = false;   ///< whether the draft model is a models::DraftHead
 };
 
 /// Checks messages of another process to a device against the device's sizes, before any index in them is used. Keeps

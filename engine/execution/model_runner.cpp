@@ -56,6 +56,7 @@ ModelRunner::ModelRunner(RunnerConfig config, ModelOnDevice target, ModelOnDevic
     : config_(std::move(config)),
       target_(std::move(target)),
       draft_(std::move(draft)),
+      draft_head_(dynamic_cast<models::DraftHead*>(draft_.model.get())),
       device_(std::move(device)),
       clock_(std::move(clock)),
       decode_batches_(config_.max_num_seqs, config_.max_model_len),
@@ -490,7 +491,9 @@ layers::ForwardBatch ModelRunner::forward_batch(const Batch& batch, const StepIn
           .max_query_len = batch.max_query_len,
           .max_context_len = batch.max_context_len,
           .adapters = or_null(batch.token_adapters),
-          .prompts = or_null(batch.prompts)};
+          .prompts = or_null(batch.prompts),
+          .feature_rows = inputs.feature_rows,
+          .continues_last_run = batch.continues_last_run};
 }
 
 Status ModelRunner::gather_inputs(kernels::Stream& stream, const StepShape& shape, const StepInputs& inputs,
@@ -511,7 +514,8 @@ Status ModelRunner::gather_inputs(kernels::Stream& stream, const StepShape& shap
 
 Status ModelRunner::run_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory) {
   const StepInputs inputs(inputs_on_device(memory), StepLayout(batch.shape));
-  const layers::ForwardBatch forward = forward_batch(batch, inputs);
+  layers::ForwardBatch forward = forward_batch(batch, inputs);
+  forward.residual_observer = draft_head_ != nullptr ? &draft_head_->observer() : nullptr;
   const auto num_logit_rows = static_cast<std::int32_t>(batch.shape.num_logit_rows);
   const auto issue = [&] {
     Status status = gather_inputs(stream, batch.shape, inputs, config_.vocab_size);

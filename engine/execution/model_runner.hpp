@@ -14,6 +14,7 @@
 #include "engine/execution/step_inputs.hpp"
 #include "engine/execution/step_memory.hpp"
 #include "engine/execution/step_runner.hpp"
+#include "engine/models/draft_head.hpp"
 #include "engine/models/model.hpp"
 #include "engine/step/execute.hpp"
 #include "engine/step/kv_layout.hpp"
@@ -31,6 +32,8 @@ struct RunnerConfig {
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
   std::int64_t draft_vocab_size = 0;  ///< vocabulary of the draft model; 0 = there is none
+  /// Set if the draft model is a models::DraftHead: its place for features in the KV cache.
+  std::optional<models::FeatureLayout> features;
   /// Maximum number of likeliest tokens that a sample lists; results have room for them.
   std::int64_t max_logprobs = 20;
   KvLayout layout;
@@ -52,7 +55,8 @@ struct ModelOnDevice {
 /// the inputs of the next. The host only counts the tokens.
 ///
 /// A draft model makes drafts at the beginning of the step that verifies them: its first run reads the tokens that it
-/// has not read (RowWork::num_draft_inputs), and each run samples the next draft of each row into the token table.
+/// has not read (RowWork::num_draft_inputs), and each run samples the next draft of each row into the token table. A
+/// draft head also observes all runs of the model, and must be attached to it.
 class ModelRunner final : public StepRunner {
  public:
   using Clock = std::function<TimeUs()>;  ///< the engine's time in microseconds
@@ -95,6 +99,16 @@ class ModelRunner final : public StepRunner {
     layers::BatchAdapters token_adapters;
     layers::BatchAdapters logit_adapters;
     layers::BatchPrompts prompts;
+    bool continues_last_run = false;  ///< only of a draft head, see ForwardBatch
+  };
+
+  /// Tokens of a row that a run of the draft model reads.
+  struct DraftInputs {
+    std::int32_t first_position = 0;
+    std::int32_t num_tokens = 0;
+    bool makes_draft = false;  ///< whether the run makes a draft behind them
+
+    std::int32_t end_position() const { return first_position + num_tokens; }
   };
 
   /// One run of the draft model in a step.
@@ -150,7 +164,11 @@ class ModelRunner final : public StepRunner {
   void plan_drafts(const ExecuteStep& step, std::size_t first_byte);
   /// Returns the bytes of the inputs of a step, with those of draft_runs_.
   std::size_t bytes_with_drafts(const StepShape& shape) const;
-  void fill_draft_inputs(const ExecuteStep& step, std::byte* inputs) const;
+  void fill_draft_inputs(const ExecuteStep& step, std::byte* inputs);
+  /// Returns the tokens that a run reads: the first run reads what is unread, and each later one the draft before it.
+  DraftInputs draft_inputs(const RowWork& work, std::int32_t run) const;
+  /// Returns the number of positions by which tokens move to the front in a batch of the draft model.
+  std::int32_t draft_shift() const { return config_.features ? 1 : 0; }
   /// Runs the draft model as often as draft_runs_ says. The drafts are in the token table then.
   Status make_drafts(kernels::Stream& stream, const IssuedStep& issued);
   Status run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);
@@ -195,6 +213,7 @@ class ModelRunner final : public StepRunner {
   std::unique_ptr<kernels::Communicator> ranks_;  // null if there is one rank; the model uses it
   ModelOnDevice target_;
   ModelOnDevice draft_;
+  models::DraftHead* draft_head_;  // draft_.model if it is a head, else null
   std::shared_ptr<kernels::Device> device_;
   Clock clock_;
   DecodeBatches decode_batches_;
@@ -229,6 +248,7 @@ class ModelRunner final : public StepRunner {
   std::vector<kernels::SampleRow> report_rows_;
   std::vector<DraftRun> draft_runs_;
   std::vector<kernels::SampleRow> draft_rows_;
+  std::vector<std::int32_t> last_draft_inputs_;  // of each row of a step: its last token in the last run
 
   TimeUs last_finished_us_ = 0;  // used by collect
 };

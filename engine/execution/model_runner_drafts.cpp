@@ -8,25 +8,15 @@
 #include "engine/speculation_config.hpp"
 
 namespace pagoda::execution {
-namespace {
 
-/// Tokens of a row that a run of the draft model reads.
-struct DraftInputs {
-  std::int32_t first_position = 0;
-  std::int32_t num_tokens = 0;
-  bool makes_draft = false;  ///< whether the run makes a draft behind them
-
-  std::int32_t end_position() const { return first_position + num_tokens; }
-};
-
-/// Returns the tokens that the run reads: the first run reads what is unread, and each later one the draft before it.
-DraftInputs inputs_of(const RowWork& work, std::int32_t run) {
+ModelRunner::DraftInputs ModelRunner::draft_inputs(const RowWork& work, std::int32_t run) const {
   const bool makes_draft = run < work.num_made_drafts();
-  if (run == 0) return {work.first_draft_input, work.num_draft_inputs, makes_draft};
-  return {work.first_draft_input + work.num_draft_inputs + run - 1, makes_draft ? 1 : 0, makes_draft};
+  if (run > 0) return {work.first_draft_input + work.num_draft_inputs + run - 1, makes_draft ? 1 : 0, makes_draft};
+  // A head reads a token together with the features of the token before it, which the first token does not have.
+  const std::int32_t num_skipped = draft_head_ != nullptr && work.first_draft_input == 0 ? 1 : 0;
+  const std::int32_t num_tokens = std::max(0, work.num_draft_inputs - num_skipped);
+  return {work.first_draft_input + num_skipped, num_tokens, makes_draft};
 }
-
-}  // namespace
 
 /// A step has at most max_num_samples drafts. So all runs but the first together have no more tokens than that.
 std::int64_t ModelRunner::input_bytes(const RunnerConfig& config, bool keeps_block_tables) {
@@ -36,7 +26,8 @@ std::int64_t ModelRunner::input_bytes(const RunnerConfig& config, bool keeps_blo
     StepShape shape{.num_tokens = num_tokens,
                     .num_sequences = num_sequences,
                     .num_logit_rows = num_sequences,
-                    .num_samples = num_sequences};
+                    .num_samples = num_sequences,
+                    .num_feature_rows = config.features ? 2 * num_tokens : 0};
     if (keeps_block_tables) {
       shape.num_block_table_rows = num_sequences;
     } else {
@@ -56,9 +47,10 @@ void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
   for (std::int32_t number = 0;; ++number) {
     DraftRun run;
     run.first_sample = std::ssize(draft_rows_);
+    run.batch.continues_last_run = draft_head_ != nullptr && number > 0;
     StepShape& shape = run.batch.shape;
     for (const RowWork& work : step.work) {
-      const DraftInputs inputs = inputs_of(work, number);
+      const DraftInputs inputs = draft_inputs(work, number);
       if (inputs.num_tokens == 0) continue;
       if (inputs.makes_draft) {
         const auto logits_row = static_cast<std::int32_t>(shape.num_logit_rows++);
@@ -67,9 +59,10 @@ void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
       ++shape.num_sequences;
       shape.num_tokens += inputs.num_tokens;
       run.batch.max_query_len = std::max(run.batch.max_query_len, inputs.num_tokens);
-      run.batch.max_context_len = std::max(run.batch.max_context_len, inputs.end_position());
+      run.batch.max_context_len = std::max(run.batch.max_context_len, inputs.end_position() - draft_shift());
     }
     if (shape.num_tokens == 0) return;
+    if (draft_head_ != nullptr) shape.num_feature_rows = number == 0 ? 2 * shape.num_tokens : shape.num_tokens;
     shape.num_samples = shape.num_logit_rows;
     if (keeps_block_tables()) {
       shape.num_block_table_rows = shape.num_sequences;
@@ -87,8 +80,9 @@ std::size_t ModelRunner::bytes_with_drafts(const StepShape& shape) const {
   return draft_runs_.back().first_byte + StepLayout(draft_runs_.back().batch.shape).bytes();
 }
 
-void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) const {
+void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) {
   constexpr KvGroupId kGroup = 0;  // see KvLayout::draft_bytes
+  last_draft_inputs_.assign(step.work.size(), 0);
   for (std::size_t number = 0; number < draft_runs_.size(); ++number) {
     const DraftRun& run = draft_runs_[number];
     const StepInputs inputs(base + run.first_byte, StepLayout(run.batch.shape));
@@ -96,8 +90,9 @@ void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) co
     std::int64_t sequence = 0;
     std::int64_t sample = 0;
     inputs.query_start[0] = 0;
-    for (const RowWork& work : step.work) {
-      const DraftInputs its = inputs_of(work, static_cast<std::int32_t>(number));
+    for (std::size_t i = 0; i < step.work.size(); ++i) {
+      const RowWork& work = step.work[i];
+      const DraftInputs its = draft_inputs(work, static_cast<std::int32_t>(number));
       if (its.num_tokens == 0) continue;
       const std::int32_t end = its.end_position();
       const auto& blocks = rows_[work.row].block_tables[kGroup];
@@ -108,12 +103,23 @@ void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) co
         std::fill(std::copy_n(blocks.begin(), layout().table_size(end), table), table + run.batch.shape.max_blocks, 0);
       }
       for (std::int32_t p = its.first_position; p < end; ++p, ++token) {
-        inputs.slot_mapping[token] =
-            layout()[kGroup].slot(blocks[static_cast<std::size_t>(layout()[kGroup].block_of(p))], p);
+        const std::int32_t place = p - draft_shift();
+        const std::int64_t slot =
+            layout()[kGroup].slot(blocks[static_cast<std::size_t>(layout()[kGroup].block_of(place))], place);
+        inputs.slot_mapping[token] = slot;
         inputs.token_slots[token] = token_slot(work.row, p);
-        inputs.positions[token] = p;
+        inputs.positions[token] = place;
+        if (draft_head_ == nullptr) continue;
+        if (number > 0) {
+          inputs.feature_rows[token] = last_draft_inputs_[i];
+        } else {
+          const std::int64_t half = config_.features->first_half(slot, layout().block_bytes());
+          inputs.feature_rows[2 * token] = static_cast<std::int32_t>(half);
+          inputs.feature_rows[2 * token + 1] = static_cast<std::int32_t>(half) + layout().block_size();
+        }
       }
-      inputs.context_len[sequence] = end;
+      last_draft_inputs_[i] = static_cast<std::int32_t>(token) - 1;
+      inputs.context_len[sequence] = end - draft_shift();
       inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
       if (!its.makes_draft) continue;
       inputs.logit_rows[sample] = static_cast<std::int32_t>(token) - 1;

@@ -80,6 +80,7 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
     shape.max_blocks = layout().table_size(batch.max_context_len);
   }
   shape.num_samples = num_samples;
+  shape.num_feature_rows = draft_head_ != nullptr ? 2 * shape.num_tokens : 0;
   const std::int64_t max_top = num_samples == 0 ? 0 : std::min(config_.max_logprobs, config_.vocab_size);
   IssuedStep issued;
   issued.inputs = shape;
@@ -102,6 +103,7 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
     std::fill_n(inputs.block_tables, shape.num_kv_groups * shape.num_sequences * shape.max_blocks, 0);
     std::fill_n(inputs.block_table_rows, shape.num_block_table_rows, 0);
     std::fill_n(inputs.sample_slots, num_samples, -1);
+    std::fill_n(inputs.feature_rows, shape.num_feature_rows, 0);
     const std::span<const TokenId> tokens(token_table_.as<TokenId>(), static_cast<std::size_t>(config_.max_model_len));
     sample_rows_.clear();
     for (std::int64_t i = 0; i < num_samples; ++i) {

@@ -25,7 +25,8 @@ StepLayout::StepLayout(const StepShape& shape)
       forced_tokens_(add<std::int32_t>(shape.num_forced)),
       forced_slots_(add<std::int64_t>(shape.num_forced)),
       sample_slots_(add<std::int64_t>(shape.num_samples)),
-      report_rows_(add<std::int32_t>(shape.num_reports)) {}
+      report_rows_(add<std::int32_t>(shape.num_reports)),
+      feature_rows_(add<std::int32_t>(shape.num_feature_rows)) {}
 
 StepInputs::StepInputs(std::byte* base, const StepLayout& layout)
     : token_slots(reinterpret_cast<std::int64_t*>(base + layout.token_slots_)),
@@ -41,6 +42,7 @@ StepInputs::StepInputs(std::byte* base, const StepLayout& layout)
       forced_tokens(reinterpret_cast<std::int32_t*>(base + layout.forced_tokens_)),
       forced_slots(reinterpret_cast<std::int64_t*>(base + layout.forced_slots_)),
       sample_slots(reinterpret_cast<std::int64_t*>(base + layout.sample_slots_)),
-      report_rows(reinterpret_cast<std::int32_t*>(base + layout.report_rows_)) {}
+      report_rows(reinterpret_cast<std::int32_t*>(base + layout.report_rows_)),
+      feature_rows(reinterpret_cast<std::int32_t*>(base + layout.feature_rows_)) {}
 
 }  // namespace pagoda::execution

@@ -19,6 +19,7 @@ struct StepShape {
   std::int64_t num_forced = 0;               ///< number of tokens that are sent to rows
   std::int64_t num_samples = 0;              ///< number of tokens to sample
   std::int64_t num_reports = 0;              ///< number of prompt tokens to report on
+  std::int64_t num_feature_rows = 0;         ///< only in a run of a draft head: entries of ForwardBatch::feature_rows
 };
 
 /// The positions of the arrays that a step brings to the device. The arrays lie behind each other in one piece of
@@ -39,7 +40,7 @@ class StepLayout {
   std::size_t bytes_ = 0;
   std::size_t token_slots_, positions_, slot_mapping_, query_start_, context_len_, logit_rows_, block_tables_;
   std::size_t block_table_rows_, block_table_entries_, block_table_slots_;
-  std::size_t forced_tokens_, forced_slots_, sample_slots_, report_rows_;
+  std::size_t forced_tokens_, forced_slots_, sample_slots_, report_rows_, feature_rows_;
 };
 
 /// The arrays of a step at one base address: where the host writes them, or where the device reads them. A slot of the
@@ -63,6 +64,7 @@ class StepInputs {
   std::int64_t* forced_slots;         ///< [num_forced]: slots of the token table
   std::int64_t* sample_slots;         ///< [num_samples]: slots of the token table that samples go to; -1 = none
   std::int32_t* report_rows;          ///< [num_reports]: token rows whose logits report on the prompt tokens
+  std::int32_t* feature_rows;         ///< [num_feature_rows]: see ForwardBatch::feature_rows
 };
 
 }  // namespace pagoda::execution

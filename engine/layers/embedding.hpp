@@ -36,12 +36,14 @@ class Embedding {
   /// Adds the rows of `ids` to `out`. Call it for a table of positions only.
   void add(ForwardPass& pass, const std::int32_t* ids, float* out) const { issue(pass, ids, out, true); }
 
+  /// Returns the number of elements of a row.
+  std::int64_t width() const { return quantized_.data != nullptr ? quantized_.columns : table_.columns; }
+
  private:
   void issue(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const;
   void look_up(ForwardPass& pass, const std::int32_t* ids, float* out, bool accumulate) const;
   void adapt(ForwardPass& pass, const BatchAdapters& adapters, const std::int32_t* ids, float* out) const;
   void write(ForwardPass& pass, const BatchPrompts& prompts, float* out) const;
-  std::int64_t width() const { return quantized_.data != nullptr ? quantized_.columns : table_.columns; }
 
   kernels::WeightMatrix table_;
   kernels::QuantizedMatrix quantized_;  // the table if its data is not null; otherwise the table is table_

@@ -11,6 +11,7 @@
 namespace pagoda::layers {
 
 class LinearInputs;
+class ResidualObserver;
 
 /// The KV memory of one device, which the cache engine owns. A block holds all layers of one KV group.
 struct KvCache {
@@ -44,10 +45,14 @@ struct ForwardBatch {
   std::int32_t max_query_len = 0;         ///< upper bound of the new tokens of one sequence
   std::int32_t max_context_len = 0;       ///< upper bound of context_len
   LinearInputs* linear_inputs = nullptr;  ///< receives the inputs of linear layers; null if nothing records them
+  ResidualObserver* residual_observer = nullptr;  ///< receives the inputs of layers; null if nothing uses them
   /// Host memory, with the memory of the adapters; null if no row has an adapter.
   const BatchAdapters* adapters = nullptr;
   /// Host memory, with the memory of the prompts; null if no row is a virtual token.
   const BatchPrompts* prompts = nullptr;
+  /// Only for a draft head: where the features of the tokens are (models::DraftHead); device memory.
+  const std::int32_t* feature_rows = nullptr;
+  bool continues_last_run = false;  ///< whether these are rows of the head's last run; otherwise of the KV cache
 
   /// Returns the slots of one KV group: [num_tokens].
   const std::int64_t* slots_of(KvGroupId group) const { return slot_mapping + std::int64_t{group} * num_tokens; }

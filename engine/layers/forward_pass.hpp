@@ -7,6 +7,7 @@
 
 #include "engine/layers/forward_batch.hpp"
 #include "engine/layers/linear_inputs.hpp"
+#include "engine/layers/residual_observer.hpp"
 #include "kernels/communicator.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/result.hpp"
@@ -36,6 +37,12 @@ class ForwardPass {
                   std::int64_t in_features) {
     if (batch_.linear_inputs == nullptr || modules.empty() || !status_) return;
     status_ = batch_.linear_inputs->see(stream_, modules, x, num_rows, in_features);
+  }
+
+  /// Passes the input of a layer to the batch's ResidualObserver, if there is one.
+  void show_residual(std::int64_t layer, const float* rows) {
+    if (batch_.residual_observer == nullptr || !status_) return;
+    status_ = batch_.residual_observer->see(stream_, batch_, layer, rows);
   }
 
   /// Calls compute(part, false) to write `count` floats, this rank's part of a sum, to `part`. Writes the sum over all

@@ -35,6 +35,8 @@ class Cohere2 final : public Decoder {
       : Decoder(config, activation_shape(config, weights.layers), std::move(head)), weights_(std::move(weights)) {}
 
  private:
+  const Embedding& token_embedding() const override { return weights_.embedding; }
+
   void embed(ForwardPass& pass) const override {
     weights_.embedding(pass, pass.batch().token_ids, activations().residual);
   }
@@ -43,7 +45,8 @@ class Cohere2 final : public Decoder {
     const auto n = pass.num_tokens();
     float* hidden = activations().hidden;
     float* residual = activations().residual;
-    for (const auto& layer : weights_.layers) {
+    for (std::int64_t index = 0; const auto& layer : weights_.layers) {
+      pass.show_residual(index++, residual);
       layer.norm(pass, residual, n, hidden);  // attention and MLP read the same rows
       layer.attention(pass, activations(), positions(), hidden, residual, Accumulate::yes);
       layer.mlp->run(pass, activations(), hidden, residual, Accumulate::yes);

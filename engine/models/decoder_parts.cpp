@@ -84,7 +84,8 @@ void run_pre_norm(ForwardPass& pass, const Activations& activations, std::span<c
   const auto n = pass.num_tokens();
   float* hidden = activations.hidden;
   float* residual = activations.residual;
-  for (const auto& layer : all_layers) {
+  for (std::int64_t index = 0; const auto& layer : all_layers) {
+    pass.show_residual(index++, residual);
     layer.attention_norm(pass, residual, n, hidden);
     layer.attention(pass, activations, positions, hidden, residual, Accumulate::yes);
     layer.mlp_norm(pass, residual, n, hidden);

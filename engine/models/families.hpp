@@ -16,6 +16,7 @@ namespace pagoda::models {
 ModelSpec describe_baichuan(ConfigSource& config);
 ModelSpec describe_baichuan_7b(ConfigSource& config);
 ModelSpec describe_cohere2(ConfigSource& config);
+ModelSpec describe_eagle3(ConfigSource& config);
 ModelSpec describe_gemma2(ConfigSource& config);
 ModelSpec describe_gemma3(ConfigSource& config);
 ModelSpec describe_gemma3_with_images(ConfigSource& config);

@@ -31,20 +31,22 @@ class GemmaDecoder final : public Decoder {
         norm_(norm) {}
 
  private:
+  const Embedding& token_embedding() const override { return embedding_; }
+
   void embed(ForwardPass& pass) const override { embedding_(pass, pass.batch().token_ids, activations().residual); }
 
   void run_layers(ForwardPass& pass) const override {
     const auto n = pass.num_tokens();
     float* residual = activations().residual;
     float* hidden = activations().hidden;  // output of the last part, which the next norm adds to the residual stream
-    bool is_first = true;
-    for (const auto& layer : layers_) {
+    for (std::int64_t index = 0; const auto& layer : layers_) {
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
-      if (std::exchange(is_first, false)) {
+      if (index == 0) {
         layer.input_norm(pass, residual, n, attention_input);
       } else {
         layer.input_norm.add_and_norm(pass, hidden, residual, n, attention_input);
       }
+      pass.show_residual(index++, residual);
       layer.attention(pass, activations(), positions(), attention_input, hidden, Accumulate::no);
       layer.attention_output_norm(pass, hidden, n, hidden);
       const Rows mlp_input = activations().normed(layer.mlp->input_type(pass));

@@ -47,6 +47,8 @@ class Gpt2 final : public Decoder {
       : Decoder(config, activation_shape(config, weights.layers), std::move(head)), weights_(std::move(weights)) {}
 
  private:
+  const Embedding& token_embedding() const override { return weights_.tokens; }
+
   void embed(ForwardPass& pass) const override {
     weights_.tokens(pass, pass.batch().token_ids, activations().residual);
     weights_.positions.add(pass, pass.batch().positions, activations().residual);

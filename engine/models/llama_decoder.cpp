@@ -23,6 +23,8 @@ class LlamaDecoder final : public Decoder {
         norm_(norm) {}
 
  private:
+  const Embedding& token_embedding() const override { return embedding_; }
+
   void embed(ForwardPass& pass) const override {
     float* residual = activations().residual;
     embedding_(pass, pass.batch().token_ids, residual);
@@ -34,7 +36,8 @@ class LlamaDecoder final : public Decoder {
   void run_layers(ForwardPass& pass) const override {
     const auto n = pass.num_tokens();
     float* residual = activations().residual;
-    for (const auto& layer : layers_) {
+    for (std::int64_t index = 0; const auto& layer : layers_) {
+      pass.show_residual(index++, residual);
       const Rows attention_input = activations().normed(layer.attention.input_type(pass));
       layer.attention_norm(pass, residual, n, attention_input);
       layer.attention(pass, activations(), positions(), attention_input, residual, Accumulate::yes);

@@ -10,6 +10,10 @@
 #include "kernels/device.hpp"
 #include "kernels/result.hpp"
 
+namespace pagoda::layers {
+class Embedding;
+}
+
 namespace pagoda::models {
 
 /// Memory that a model takes besides its weights, in bytes.
@@ -46,6 +50,8 @@ class Model {
   virtual Status hidden(kernels::Stream& stream, const std::int32_t* rows, std::int32_t num_rows, float* hidden) = 0;
   virtual std::int64_t hidden_width() const = 0;
 
+  /// Returns the embedding of tokens, without what the model does with its rows. It lives as long as the model.
+  virtual const layers::Embedding& token_embedding() const = 0;
   /// Returns the modules that adapters can change. They live as long as the model.
   virtual const layers::AdapterModules& adapter_modules() const = 0;
 };

@@ -11,6 +11,7 @@
 
 #include "engine/layers/attention.hpp"
 #include "engine/models/decoder_config.hpp"
+#include "engine/models/draft_head.hpp"
 #include "engine/models/kv_grouping.hpp"
 #include "engine/models/model.hpp"
 #include "engine/step/kv_layout.hpp"
@@ -33,8 +34,9 @@ struct ModelSpec {
   bool tie_word_embeddings = false;          ///< whether the head is the embedding, even if a checkpoint has both
   /// The values that the family read. A GGUF file is written from them.
   DecoderConfig decoder;
-  std::vector<KvShape> kv;  ///< see KvGrouping::groups
-  std::vector<Fact> facts;  ///< sizes and choices of the family, for `pagoda inspect`
+  std::vector<KvShape> kv;                   ///< see KvGrouping::groups
+  std::optional<DraftHeadFacts> draft_head;  ///< set if this is no model but a DraftHead, which its builder returns
+  std::vector<Fact> facts;                   ///< sizes and choices of the family, for `pagoda inspect`
 
   /// Takes the weights where they lie in the source, which must outlive the model, and checks their shapes. Allocates
   /// nothing, so with weights::MeasuredWeights it only counts bytes. Errors: missing or misshapen tensors (bad_file);

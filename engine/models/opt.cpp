@@ -43,6 +43,8 @@ class Opt final : public Decoder {
         weights_(std::move(weights)) {}
 
  private:
+  const Embedding& token_embedding() const override { return weights_.tokens; }
+
   void run_layers(ForwardPass& pass) const override {
     if (weights_.norm) {
       run_pre_norm(pass, activations(), positions(), weights_.layers);
@@ -82,7 +84,8 @@ class Opt final : public Decoder {
     const auto n = pass.num_tokens();
     float* hidden = activations().hidden;
     float* residual = activations().residual;
-    for (const auto& layer : weights_.layers) {
+    for (std::int64_t index = 0; const auto& layer : weights_.layers) {
+      pass.show_residual(index++, residual);
       layer.attention(pass, activations(), positions(), residual, hidden, Accumulate::no);
       layer.attention_norm.add_and_norm(pass, hidden, residual, n, residual);
       layer.mlp->run(pass, activations(), residual, hidden, Accumulate::no);

@@ -89,6 +89,6 @@ inline constexpr std::int64_t kMaxPromptLogprobsOfStep = std::int64_t{1} << 20;
 inline constexpr std::int32_t kMaxLookedUpTokens = 4096;
 /// Maximum number of unread tokens of a sequence that the draft model reads just before it makes drafts. More are read
 /// in steps before, as a prompt is.
-inline constexpr std::int32_t kMaxCatchUp = 16;
+inline constexpr std::int32_t kMaxCatchUp = 32;
 
 }  // namespace pagoda::scheduling

@@ -65,10 +65,13 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   step.work.push_back(work);
 }
 
-/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too.
+/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too. A head reads
+/// tokens behind those that earlier steps have run, and the drafts again once they are known to be right.
 void StepBuilder::add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, RowWork& work) {
+  const bool is_head = config_.speculation.has_draft_head();
   const std::int32_t first = sequence.num_drafted_tokens;
-  const std::int32_t num_unread = work.end_position() - work.num_drafts - first;
+  const std::int32_t end_of_known = work.end_position() - work.num_drafts;
+  const std::int32_t num_unread = (is_head ? std::min(end_of_known, work.first_position + 1) : end_of_known) - first;
   const bool makes_drafts = work.num_drafts > 0 && sequence.ahead.has_made_drafts();
   PAGODA_ASSERT(!makes_drafts || (num_unread > 0 && num_unread <= max_inputs), "drafts follow what was read");
   if (num_unread <= 0 || max_inputs == 0) return;
@@ -76,7 +79,7 @@ void StepBuilder::add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, 
   work.num_draft_inputs = std::min(num_unread, max_inputs);
   const std::int32_t num_runs = std::max(1, work.num_made_drafts());
   const std::int32_t num_read = work.num_draft_inputs + num_runs - 1;
-  sequence.num_drafted_tokens += num_read;
+  sequence.num_drafted_tokens += is_head ? work.num_draft_inputs : num_read;
   in_flight.num_draft_runs = std::max<std::int64_t>(in_flight.num_draft_runs, num_runs);
   in_flight.num_draft_inputs += num_read;
   if (work.num_draft_inputs > kMaxCatchUp) in_flight.num_caught_up += num_read;

@@ -184,6 +184,7 @@ Status Checkpoint::check_all_used(const models::ModelSpec& spec) const {
   for (const auto& [name, location] : tensors_) {
     if (used_.contains(name) || is_computed_buffer(name) || is_beside_language_model(name)) continue;
     if ((spec.tie_word_embeddings && name == kHeadWeight) || is_zero_bias(name, location)) continue;
+    if (spec.draft_head && is_vocabulary_map(name)) continue;
     if (first == nullptr) first = &name;
     ++num_left;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,11 +61,49 @@ FolderFacts facts_of(const std::filesystem::path& folder, const models::ModelSpe
   return facts;
 }
 
+/// Reads the tokens that a draft head drafts from the tensor d2t: d2t[i] is the distance from its token i to that of
+/// the model. Errors: bad_file.
+Status read_draft_tokens(const Checkpoint& checkpoint, std::int64_t vocab_size, models::DraftHeadFacts& facts) {
+  constexpr const char* kName = "d2t";
+  const auto bad = [&](const std::string& reason) {
+    return fail(ErrorCode::bad_file, checkpoint.path_of(kName) + ": tensor \"d2t\" " + reason);
+  };
+  if (!checkpoint.contains(kName)) {
+    return facts.draft_vocab_size == vocab_size
+               ? Status()
+               : bad("is missing, which has the tokens of a draft vocabulary smaller than the model's");
+  }
+  const auto stored = checkpoint.stored(kName);
+  const auto size = static_cast<std::size_t>(facts.draft_vocab_size);
+  if (!stored || stored->dtype != "I64" || !std::ranges::equal(stored->shape, std::array{facts.draft_vocab_size}) ||
+      stored->data.size() != size * sizeof(std::int64_t)) {
+    return bad("must be " + std::to_string(size) + " numbers of type I64");
+  }
+  facts.tokens.resize(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    std::int64_t distance = 0;
+    std::memcpy(&distance, stored->data.data() + i * sizeof(distance), sizeof(distance));
+    const auto own = static_cast<std::int64_t>(i);
+    if (distance < -own || distance >= vocab_size - own) {
+      return bad("leads from token " + std::to_string(i) + " out of the vocabulary");
+    }
+    facts.tokens[i] = static_cast<TokenId>(own + distance);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<models::ModelSpec> load_folder_spec(const std::filesystem::path& folder) {
   auto spec = load_hf_config(folder);
   if (!spec) return spec;
+  if (spec->draft_head) {
+    const auto checkpoint = Checkpoint::open(folder);
+    if (!checkpoint) return spec;  // loading the weights reports the error
+    const Status read = read_draft_tokens(**checkpoint, spec->vocab_size, *spec->draft_head);
+    if (!read) return fail(read.error());
+    return spec;
+  }
   const FolderFacts facts = facts_of(folder, *spec);
   if (facts.checkpoint != nullptr && facts.checkpoint->embedding_is_head() && !facts.config_ties_head) {
     return fail(ErrorCode::bad_file, folder.string() + ": the weights have a head, lm_head.weight, and no embedding");

@@ -55,6 +55,10 @@ bool is_computed_buffer(std::string_view name) {
   return std::ranges::any_of(kEndings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
+bool is_vocabulary_map(std::string_view name) {
+  return name == "d2t" || name == "t2d";
+}
+
 bool is_beside_language_model(std::string_view name) {
   constexpr std::array kHeads{"v_head.", "value_head.", "reward_head.", "score.", "classifier.", "qa_outputs.", "mtp."};
   if (std::ranges::any_of(kHeads, [&](const char* head) { return name.starts_with(head); })) return true;

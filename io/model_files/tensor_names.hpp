@@ -15,6 +15,9 @@ std::vector<std::string> canonical_tensor_names(const std::vector<std::string>& 
 /// frequencies, causal masks, positions. Models compute these constants.
 bool is_computed_buffer(std::string_view name);
 
+/// Returns whether `name` maps the tokens of a draft head to those of its model, or back.
+bool is_vocabulary_map(std::string_view name);
+
 /// Returns whether a causal language model does not use the tensor, whatever its values are: value, reward and
 /// classification heads, vision and audio parts, and layers that predict further tokens.
 bool is_beside_language_model(std::string_view name);

@@ -51,15 +51,26 @@ TEST(SpeculationConfig, ADraftModelNeedsNoMethod) {
   }
 }
 
+TEST(SpeculationConfig, ADraftHeadIsADraftModelWithAMethod) {
+  const auto config = parse_speculation_config(R"({"method":"eagle3","model":"head","num_speculative_tokens":4})");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config->has_draft_head());
+  EXPECT_TRUE(config->has_draft_model());
+  EXPECT_EQ(config->draft_model, "head");
+  EXPECT_EQ(config->max_drafts, 4);
+  EXPECT_FALSE(parse_speculation_config(R"({"model":"small"})")->has_draft_head());
+}
+
 TEST(SpeculationConfig, AnErrorNamesWhatIsWrong) {
   const std::pair<const char*, const char*> wrong[] = {
       {"ngram", "must be a JSON object"},
       {R"(["ngram"])", "must be a JSON object"},
       {R"({"method":"ngram")", "must be a JSON object"},
       {R"({})", "needs the key method"},
-      {R"({"method":"medusa"})", R"(method must be "ngram", "suffix" or "draft_model", not "medusa")"},
-      {R"({"method":7})", R"(method must be "ngram", "suffix" or "draft_model", not 7)"},
+      {R"({"method":"medusa"})", R"(method must be "ngram", "suffix", "draft_model" or "eagle3", not "medusa")"},
+      {R"({"method":7})", R"(method must be "ngram", "suffix", "draft_model" or "eagle3", not 7)"},
       {R"({"method":"draft_model"})", "needs the key model"},
+      {R"({"method":"eagle3"})", "needs the key model"},
       {R"({"model":""})", R"(model must be the path of a model, not "")"},
       {R"({"model":7})", "model must be the path of a model, not 7"},
       {R"({"model":"small","prompt_lookup_min":3})", R"(unknown key "prompt_lookup_min")"},

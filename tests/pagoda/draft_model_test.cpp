@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <ostream>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -14,198 +13,62 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "pagoda/engine.hpp"
-#include "pagoda/engine_parts.hpp"
-#include "tests/pagoda/golden_model.hpp"
-#include "tests/support/cuda_emulator/emulated_device.hpp"
-#include "tests/support/instruction_sets.hpp"
-#include "tests/support/split_memory_device.hpp"
+#include "tests/pagoda/drafting_rows.hpp"
 
 namespace pagoda::draft_models {
 namespace {
 
+using test::DraftingRows;
 using test::kGoldenModels;
 using test::ServableModel;
+using test::Where;
 using testing::HasSubstr;
 
 constexpr std::int32_t kBlockSize = 4;
 constexpr double kSampled = 0.8;
-constexpr std::int32_t kRows = 2;
-
-enum class Where { cpu, split_memory, emulated_cuda };
-
-void PrintTo(Where where, std::ostream* out) {
-  constexpr const char* kNames[] = {"cpu", "split_memory", "emulated_cuda"};
-  *out << kNames[static_cast<int>(where)];
-}
+constexpr std::size_t kRows = 2;
 
 EngineConfig config_of(const ServableModel& model, const ServableModel& draft) {
-  EngineConfig config;
-  config.model = model.path();
-  config.speculative_config.text = nlohmann::json{{"model", draft.path()}}.dump();
-  config.threads = 1;
-  config.max_num_seqs = 16;
-  config.max_num_batched_tokens = 512;
-  config.block_size = kBlockSize;
-  config.kv_cache_dtype = "float32";  // as the goldens were computed
-  config.cpu_isa = test::exact_isa();
-  return config;
+  return test::drafting_config(model.path(), nlohmann::json{{"model", draft.path()}}.dump());
 }
 
-/// Rows of a device that has a model and a draft model, each with the prompt of a golden case and its known tokens.
+/// Rows with the prompts of golden cases.
 class TwoModels {
  public:
   /// `temperature`: above 0 the samples need not be those of the golden cases.
   TwoModels(const std::string& model, const std::string& draft, Where where, double temperature = 0)
       : model_(model), draft_(draft), temperature_(temperature) {
-    EngineConfig config = config_of(model_, draft_);
-    num_groups_ = model_.layout(kBlockSize).num_groups();
-    const auto longest = io::load_hf_config(kGoldenModels / model).value().max_position_embeddings;
-    blocks_of_row_ = static_cast<std::int32_t>(longest) / kBlockSize;
-    config.num_device_blocks = 2 * num_blocks();
-    config.num_host_blocks = num_blocks();
-    EngineSetup setup;
-    if (where == Where::split_memory) {
-      setup.device =
-          std::make_shared<test::SplitMemoryDevice>(test::SplitMemoryDevice::Options{.isa = test::exact_isa()});
-    } else if (where == Where::emulated_cuda) {
-      auto device = cuda_emulator::create_emulated_cuda_device();
-      if (!device) throw std::runtime_error(device.error().message);
-      setup.device = *device;
-    }
-    if (setup.device != nullptr) {
-      config.device = "cuda";
-      config.cpu_isa.clear();
-      config.enforce_eager = where == Where::emulated_cuda;  // where recording takes long
-    }
-    auto parts = load_engine_parts(config, setup);
-    if (!parts) throw std::runtime_error(parts.error().message);
-    factory_ = std::move(parts->replicas.at(0).ranks.at(0));
-    cache_ = factory_.make_cache_engine().value();
-    worker_ = factory_.make_worker().value();
     const auto cases = test::golden_cases(model);
-    for (std::int32_t row = 0; row < kRows; ++row) {
-      const auto& golden = cases.at(static_cast<std::size_t>(row) % cases.size());
-      prompts_.push_back(golden.at("prompt_token_ids").get<TokenIds>());
-      greedy_.push_back(golden.at("float32").at("greedy").at("token_ids").get<TokenIds>());
+    std::vector<TokenIds> prompts;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      const auto& golden = cases.at(row % cases.size());
+      prompts.push_back(golden.at("prompt_token_ids").get<TokenIds>());
+      texts_.push_back(prompts.back());
+      const auto greedy = golden.at("float32").at("greedy").at("token_ids").get<TokenIds>();
+      texts_.back().insert(texts_.back().end(), greedy.begin(), greedy.end());
     }
-    known_ = prompts_;
-    for (BlockId block = 0; block < num_blocks(); ++block) blocks_.push_back(block);
+    const auto longest = io::load_hf_config(kGoldenModels / model).value().max_position_embeddings;
+    rows_.emplace(config_of(model_, draft_), prompts, static_cast<std::int32_t>(longest), where, temperature);
   }
-  ~TwoModels() { worker_.stream->synchronize(); }
 
-  /// The drafts of a row in a step, and the number of tokens that the draft model reads before, from the last.
-  struct Drafts {
-    std::int32_t count = 0;
-    std::int32_t num_inputs = 0;
-  };
-
-  /// Runs the rows from where they are, with these drafts. Returns how many drafts of each were right. All samples must
-  /// be those of the golden case.
-  std::vector<std::int32_t> run(const std::vector<Drafts>& drafts) {
-    ExecuteStep step;
-    step.step = ++last_step_;
-    for (std::int32_t row = 0; row < std::ssize(drafts); ++row) {
-      const auto index = static_cast<std::size_t>(row);
-      if (last_step_ == 1) add_row(row, step);
-      if (has_moved_ || last_step_ == 1) add_tables(row, step);
-      const auto num_known = static_cast<std::int32_t>(known_[index].size());
-      RowWork work{row, static_cast<SequenceId>(row + 1), num_computed_[index]};
-      work.num_tokens = num_known - num_computed_[index] + drafts[index].count;
-      work.num_samples = 1;
-      work.num_drafts = drafts[index].count;
-      work.num_draft_inputs = drafts[index].num_inputs;
-      work.first_draft_input = work.num_draft_inputs == 0 ? 0 : num_known - work.num_draft_inputs;
-      step.work.push_back(work);
-    }
-    has_moved_ = false;
-    const StepResult result = execute(step);
-    EXPECT_FALSE(result.error) << result.error->message;
-    std::vector<std::int32_t> num_right;
-    for (std::size_t row = 0; !result.error && row < drafts.size(); ++row) {
-      EXPECT_EQ(result.rows[row].error(), nullptr);
-      const Range samples = result.rows[row].samples();
-      for (std::int32_t i = 0; i < samples.count; ++i) {
-        const TokenId token = result.samples[static_cast<std::size_t>(samples.first + i)].token;
-        if (temperature_ == 0) {
-          EXPECT_EQ(token, greedy_[row].at(known_[row].size() - prompts_[row].size())) << "row " << row;
-        }
-        known_[row].push_back(token);
-      }
-      num_computed_[row] = static_cast<std::int32_t>(known_[row].size()) - 1;
-      EXPECT_EQ(result.rows[row].num_computed_tokens, num_computed_[row]);
-      num_right.push_back(samples.count - 1);
+  /// As DraftingRows::run. All samples must be those of the golden case.
+  std::vector<std::int32_t> run(const std::vector<DraftingRows::Drafts>& drafts) {
+    auto num_right = rows_->run(drafts);
+    for (std::size_t row = 0; temperature_ == 0 && row < kRows; ++row) {
+      const TokenIds& known = rows_->known(row);
+      EXPECT_TRUE(std::equal(known.begin(), known.end(), texts_[row].begin())) << "row " << row;
     }
     return num_right;
   }
-
-  /// Moves all blocks to the host, from there to the other blocks of the device, and copies them back in another order.
-  void move_blocks() {
-    CachePlan plan;
-    plan.step = ++last_step_;
-    CachePlan copies;
-    copies.step = ++last_step_;
-    for (BlockId block = 0; block < num_blocks(); ++block) {
-      plan.swap_out.push_back({block, block});
-      plan.swap_in.push_back({block, num_blocks() + block});
-      copies.copies.push_back({num_blocks() + block, num_blocks() - 1 - block});
-    }
-    worker_.stream->submit([&] {
-      EXPECT_TRUE(cache_.memory->issue_swaps(*worker_.stream, plan));
-      EXPECT_TRUE(cache_.memory->issue_copies(*worker_.stream, copies));
-    });
-    worker_.stream->synchronize();
-    for (BlockId& block : blocks_) block = num_blocks() - 1 - block;
-    has_moved_ = true;
-  }
-
-  std::int32_t num_known(std::size_t row) const { return static_cast<std::int32_t>(known_[row].size()); }
+  void move_blocks() { rows_->move_blocks(); }
+  std::int32_t num_known(std::size_t row) const { return rows_->num_known(row); }
 
  private:
-  void add_row(std::int32_t row, ExecuteStep& step) const {
-    NewRow fresh;
-    fresh.row = row;
-    fresh.sequence = static_cast<SequenceId>(row + 1);
-    fresh.spec.prompt = std::make_shared<const TokenIds>(prompts_[static_cast<std::size_t>(row)]);
-    fresh.spec.sampling.temperature = temperature_;
-    fresh.spec.seed = static_cast<std::uint64_t>(row);
-    step.new_rows.push_back(fresh);
-  }
-
-  void add_tables(std::int32_t row, ExecuteStep& step) const {
-    for (KvGroupId group = 0; group < num_groups_; ++group) {
-      const auto first = static_cast<std::int32_t>(step.blocks.size());
-      const auto begin = blocks_.begin() + std::ptrdiff_t{row * num_groups_ + group} * blocks_of_row_;
-      step.blocks.insert(step.blocks.end(), begin, begin + blocks_of_row_);
-      step.table_deltas.push_back({row, 0, {first, blocks_of_row_}, group});
-    }
-  }
-
-  std::int32_t num_blocks() const { return kRows * blocks_of_row_ * num_groups_; }
-
-  StepResult execute(const ExecuteStep& step) {
-    execution::IssuedStep issued;
-    worker_.stream->submit([&] { issued = worker_.runner->issue(*worker_.stream, step); });
-    worker_.stream->synchronize();
-    EXPECT_TRUE(worker_.stream->status()) << worker_.stream->status().error().message;
-    return worker_.runner->collect(std::move(issued));
-  }
-
   ServableModel model_;
   ServableModel draft_;
   double temperature_;
-  std::int32_t num_groups_ = 0;
-  std::int32_t blocks_of_row_ = 0;
-  std::vector<BlockId> blocks_;  ///< of the rows and groups, blocks_of_row_ for each
-  bool has_moved_ = false;       ///< whether blocks were moved since the last step
-  actors::DeviceFactory factory_;
-  actors::CacheParts cache_;
-  actors::WorkerParts worker_;
-  std::vector<TokenIds> prompts_;
-  std::vector<TokenIds> greedy_;
-  std::vector<TokenIds> known_;
-  std::vector<std::int32_t> num_computed_ = std::vector<std::int32_t>(kRows);
-  StepId last_step_ = 0;
+  std::vector<TokenIds> texts_;
+  std::optional<DraftingRows> rows_;
 };
 
 std::vector<std::string> models_with_a_place_for_drafts() {

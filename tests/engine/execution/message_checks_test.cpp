@@ -298,6 +298,26 @@ TEST(DeviceMessageChecks, DraftsOfADraftModelFollowWhatItReads) {
   EXPECT_FALSE(passes(only_reads)) << "there is no draft model";
 }
 
+TEST(DeviceMessageChecks, ADraftHeadReadsWhatEarlierStepsHaveRun) {
+  DeviceLimits with_head = limits();
+  with_head.has_draft_model = with_head.has_draft_head = true;
+  const auto passes = [&](const ExecuteStep& step) {
+    DeviceMessageChecks checks(with_head);
+    EXPECT_TRUE(checks.check(first_step()));
+    return checks.check(step).has_value();
+  };
+  EXPECT_TRUE(passes(step_with_made_drafts()));
+  ExecuteStep two_tokens = step_with_made_drafts();
+  two_tokens.work[0].num_tokens = 4;  // the second token of the step, with the features of the first
+  --two_tokens.work[0].first_position;
+  EXPECT_FALSE(passes(two_tokens));
+  ExecuteStep prompt = first_step();
+  prompt.work[0].num_draft_inputs = prompt.work[0].num_tokens;
+  EXPECT_FALSE(DeviceMessageChecks(with_head).check(prompt));
+  prompt.work[0].num_draft_inputs = 1;
+  EXPECT_TRUE(DeviceMessageChecks(with_head).check(prompt)) << "the first token, which it skips";
+}
+
 TEST(DeviceMessageChecks, ADraftModelReadsNoMoreThanAStepRuns) {
   DeviceLimits with_draft_model = limits();
   with_draft_model.has_draft_model = true;

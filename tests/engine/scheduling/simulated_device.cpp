@@ -226,7 +226,9 @@ void SimulatedDevice::run_draft_model(const RowWork& work, Row& row) {
   if (!config_.scheduler.speculation.has_draft_model()) fail("there is no draft model");
   if (row.num_drafted && *row.num_drafted != work.first_draft_input) fail("the draft model does not read on");
   if (end > std::ssize(row.tokens)) return fail("the draft model reads tokens that do not exist yet");
-  row.num_drafted = end + std::max(0, work.num_made_drafts() - 1);
+  const bool is_head = config_.scheduler.speculation.has_draft_head();
+  if (is_head && end > work.first_position + 1) fail("a draft head reads tokens whose features do not exist yet");
+  row.num_drafted = end + (is_head ? 0 : std::max(0, work.num_made_drafts() - 1));
   if (work.num_made_drafts() == 0) return;
   if (work.has_mask) fail("a mask is for drafts that the scheduler does not know");
   if (end != work.end_position() - work.num_drafts) return fail("drafts do not follow what the draft model has read");

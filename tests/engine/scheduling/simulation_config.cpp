@@ -177,7 +177,7 @@ SimulationConfig drafting_simulation(std::uint64_t seed) {
   config.num_requests = std::max(config.num_requests, 12);
   config.scheduler.max_num_samples = config.scheduler.max_num_seqs + pick(0, 1, 8, 40);
   if (seed % 3 == 1) {
-    speculation.method = SpeculationMethod::draft_model;
+    speculation.method = seed % 2 == 1 ? SpeculationMethod::eagle3 : SpeculationMethod::draft_model;
     config.right_draft_chance = pick(0, 50, 90, 100) / 100.0;
   }
   return config;
