@@ -65,6 +65,25 @@ TEST_F(Drafting, ADraftModelThatIsRightSavesMostSteps) {
   }
 }
 
+/// The harness checks that the head reads right drafts again, and nothing that no earlier step has run.
+TEST_F(Drafting, ADraftHeadThatIsRightSavesMostSteps) {
+  for (const int depth : {1, 2}) {
+    for (const std::int32_t max_drafts : {16, 30}) {
+      SpeculationConfig head{SpeculationMethod::eagle3, max_drafts};
+      head.draft_model = "head";
+      start(depth, head);
+      add(1, numbers(100, 50), numbers(1000, 120));
+      add(2, numbers(100, 500), numbers(2000, 300));
+      add(3, {7}, numbers(3000, 120));
+      run();
+      EXPECT_LT(num_steps_, 120) << "depth " << depth;
+      const auto& metrics = scheduler_->metrics();
+      EXPECT_GT(metrics.draft_tokens, 200);
+      EXPECT_EQ(metrics.accepted_draft_tokens, metrics.draft_tokens);
+    }
+  }
+}
+
 TEST_F(Drafting, ADraftModelThatIsWrongIsSeldomRun) {
   is_right_ = [](RequestId, std::size_t) { return false; };
   run_us_ = [](std::int64_t tokens) { return 300 + 5 * tokens; };

@@ -146,12 +146,16 @@ class Drafting : public testing::Test {
       EXPECT_EQ(work.first_draft_input, row.num_read.value_or(work.first_draft_input)) << "reads token after token";
       const std::int32_t end = work.first_draft_input + work.num_draft_inputs;
       EXPECT_LE(end, std::ssize(row.tokens)) << "reads tokens that are known";
+      const bool is_head = config_.speculation.has_draft_head();
+      if (is_head) {
+        EXPECT_LE(end, work.first_position + 1) << "reads what earlier steps have run";
+      }
       const auto num_runs = static_cast<std::size_t>(std::max(1, work.num_made_drafts()));
       tokens_of_runs.resize(std::max(tokens_of_runs.size(), num_runs));
       tokens_of_runs[0] += work.num_draft_inputs;
       for (std::size_t run = 1; run < num_runs; ++run) ++tokens_of_runs[run];
       num_inputs += work.num_draft_inputs;
-      row.num_read = end + static_cast<std::int32_t>(num_runs) - 1;
+      row.num_read = end + (is_head ? 0 : static_cast<std::int32_t>(num_runs) - 1);
       if (work.num_made_drafts() == 0) continue;
       EXPECT_EQ(end, work.end_position() - work.num_drafts);
       row.tokens.resize(static_cast<std::size_t>(end));
