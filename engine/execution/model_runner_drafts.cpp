@@ -95,12 +95,14 @@ void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) {
       const DraftInputs its = draft_inputs(work, static_cast<std::int32_t>(number));
       if (its.num_tokens == 0) continue;
       const std::int32_t end = its.end_position();
+      const std::int32_t context_len = end - draft_shift();
       const auto& blocks = rows_[work.row].block_tables[kGroup];
       if (keeps_block_tables()) {
         inputs.block_table_rows[sequence] = static_cast<std::int32_t>(block_table_row(kGroup, work.row));
       } else {
         std::int32_t* table = inputs.block_tables + sequence * run.batch.shape.max_blocks;
-        std::fill(std::copy_n(blocks.begin(), layout().table_size(end), table), table + run.batch.shape.max_blocks, 0);
+        std::fill(std::copy_n(blocks.begin(), layout().table_size(context_len), table),
+                  table + run.batch.shape.max_blocks, 0);
       }
       for (std::int32_t p = its.first_position; p < end; ++p, ++token) {
         const std::int32_t place = p - draft_shift();
@@ -119,7 +121,7 @@ void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) {
         }
       }
       last_draft_inputs_[i] = static_cast<std::int32_t>(token) - 1;
-      inputs.context_len[sequence] = end - draft_shift();
+      inputs.context_len[sequence] = context_len;
       inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
       if (!its.makes_draft) continue;
       inputs.logit_rows[sample] = static_cast<std::int32_t>(token) - 1;
