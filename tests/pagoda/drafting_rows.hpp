@@ -74,7 +74,9 @@ class DraftingRows {
     if (!parts) throw std::runtime_error(parts.error().message);
     factory_ = std::move(parts->replicas.at(0).ranks.at(0));
     cache_ = factory_.make_cache_engine().value();
-    worker_ = factory_.make_worker().value();
+    auto worker = factory_.make_worker();
+    if (!worker) throw std::runtime_error(worker.error().message);
+    worker_ = std::move(*worker);
     for (BlockId block = 0; block < num_blocks(); ++block) blocks_.push_back(block);
   }
   ~DraftingRows() { worker_.stream->synchronize(); }
