@@ -99,7 +99,8 @@ TEST_P(GoldenHead, DraftsTheSameHoweverItReads) {
   }
   const TokenIds known = rows->known(0);
   rows->run({{kNumDrafts, rows->num_known(0) - read}, {2, rows->num_known(1)}});
-  Rows fresh(head, {{known.begin(), known.end() - 1}}, where);
+  const std::vector<TokenIds> without_last{TokenIds(known.begin(), known.end() - 1)};
+  Rows fresh(head, without_last, where);
   fresh->run({{}});
   fresh->replace_last(0, known.back());
   fresh->run({{kNumDrafts, fresh->num_known(0)}});
@@ -121,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(OnSplitMemory, GoldenHead,
                                           testing::Values(Where::split_memory)),
                          test_name);
 INSTANTIATE_TEST_SUITE_P(OnEmulatedCuda, GoldenHead,
-                         testing::Combine(testing::Values("llama-gqa"), testing::Values(Where::emulated_cuda)),
+                         testing::Combine(testing::Values("speculators"), testing::Values(Where::emulated_cuda)),
                          test_name);
 
 /// A copy of a head whose config a test changes.
