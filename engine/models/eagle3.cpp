@@ -63,7 +63,7 @@ class Eagle3 final : public DraftHead, private ResidualObserver {
   ModelMemory memory(const ModelLimits& limits, bool narrow_rows) const override {
     const std::int64_t floats = stack_floats(limits) + joined_floats(limits) + feature_floats(limits) +
                                 draft_logit_floats(limits) + draft_vocab() + 1;
-    const std::int64_t indices = 2 * limits.max_tokens + kNumFeatureLayers * limits.max_tokens + vocab();
+    const std::int64_t indices = (1 + 2 + kNumFeatureLayers) * limits.max_tokens + vocab();
     return {.activation_bytes = Activations::bytes(shape_, limits, narrow_rows) +
                                 (floats + indices) * static_cast<std::int64_t>(sizeof(float)),
             .position_bytes = PositionTables::bytes(config_.decoder.positions.front(), limits.max_model_len)};
@@ -92,6 +92,7 @@ class Eagle3 final : public DraftHead, private ResidualObserver {
     take(stack_, stack_floats(limits));
     take(joined_, joined_floats(limits));
     take(features_, feature_floats(limits));
+    if (status) status = make_joined_rows(1, singles_);
     if (status) status = make_joined_rows(2, pairs_);
     if (status) status = make_joined_rows(kNumFeatureLayers, triples_);
     return status;
@@ -270,8 +271,8 @@ class Eagle3 final : public DraftHead, private ResidualObserver {
       if (feature_layers_[k] != layer) continue;
       float* to = stack_.as<float>() + static_cast<std::int64_t>(k) * limits_.max_tokens * width;
       if (weights_.layer_norms.empty()) {
-        pass.run(&kernels::Ops::copy,
-                 {.from = rows, .to = to, .bytes = static_cast<std::size_t>(batch.num_tokens * width) * sizeof(float)});
+        // A kernel copies, since a device may record the model's run.
+        gather_rows(pass, rows, singles_.as<std::int32_t>(), batch.num_tokens, width, to);
       } else {
         weights_.layer_norms[k](pass, rows, batch.num_tokens, to);
       }
@@ -322,7 +323,8 @@ class Eagle3 final : public DraftHead, private ResidualObserver {
   kernels::Buffer stack_;     // matrices [max_tokens, width] behind each other, which join() puts side by side
   kernels::Buffer joined_;    // [max_tokens, 2 * hidden_size], or fewer rows of joined_width()
   kernels::Buffer features_;  // [max_tokens, hidden_size]
-  kernels::Buffer pairs_;     // see make_joined_rows
+  kernels::Buffer singles_;   // see make_joined_rows
+  kernels::Buffer pairs_;
   kernels::Buffer triples_;
 
   const Embedding* embedding_ = nullptr;  // set by attach, like the fields below

@@ -82,8 +82,9 @@ TEST_P(GoldenHead, DraftsAsTheReferenceDoes) {
 /// Whatever it has read before, the head makes the drafts that it makes for a text that it reads at once.
 TEST_P(GoldenHead, DraftsTheSameHoweverItReads) {
   const auto& [head, where] = GetParam();
+  const json golden = golden_of(head);
   TokenIds text;
-  for (const json& one : golden_of(head).at("cases")) {
+  for (const json& one : golden.at("cases")) {
     if (one.at("tokens").size() > text.size()) text = one.at("tokens").get<TokenIds>();
   }
   text.resize(std::min<std::size_t>(text.size(), 24));
