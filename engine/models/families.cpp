@@ -17,7 +17,7 @@ constexpr std::array kFamilies{
     Family{"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
     Family{"GraniteForCausalLM", describe_granite, &kGraniteGguf},
     Family{"LlamaForCausalLM", describe_llama, &kLlamaGguf},
-    Family{"MinistralForCausalLM", describe_mistral},
+    Family{"MinistralForCausalLM", describe_ministral},
     Family{"MistralForCausalLM", describe_mistral, &kLlamaGguf},
     Family{"OPTForCausalLM", describe_opt},
     Family{"Phi3ForCausalLM", describe_phi3, &kPhi3Gguf},
