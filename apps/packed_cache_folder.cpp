@@ -28,8 +28,8 @@ std::string chosen_packed_cache(const std::string& value, std::string_view devic
   if (value != kAutomaticCache) return value;
   const auto folder = packed_cache_folder();
   if (device != "cpu" || folder.empty()) return "off";
-  if (const auto cache = io::PackedCache::open(folder); !cache) {
-    spdlog::info("packed weights are not kept: {}", cache.error().message);
+  if (const Status usable = io::PackedCache::check(folder); !usable) {
+    spdlog::info("packed weights are not kept: {}", usable.error().message);
     return "off";
   }
   return folder.string();

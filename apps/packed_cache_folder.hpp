@@ -14,7 +14,8 @@ inline constexpr const char* kAutomaticCache = "auto";
 std::filesystem::path packed_cache_folder();
 
 /// Returns EngineConfig::packed_cache for a value of --packed-cache: the value itself or, for "auto",
-/// packed_cache_folder(); "off" if this folder cannot be used, which is logged, or if `device` is a GPU.
+/// packed_cache_folder(); "off" if this folder cannot be used, which is logged, or if `device` is a GPU. Makes no
+/// folder: the loading of weights does.
 std::string chosen_packed_cache(const std::string& value, std::string_view device);
 
 }  // namespace pagoda::apps

@@ -87,6 +87,7 @@ struct ModelInfo {
   std::string device;  ///< Device::description()
   std::int64_t vocab_size = 0;
   std::int64_t max_model_len = 0;
+  std::int64_t max_kv_tokens = 0;  ///< number of tokens of one prompt that the KV cache has room for
   std::int64_t block_size = 0;
   std::int64_t num_replicas = 1;
   std::int64_t num_device_blocks = 0;  ///< of all replicas

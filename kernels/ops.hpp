@@ -240,13 +240,16 @@ struct RotaryParams {
 /// block_size] follow, one for each token and KV head; a key or value is its integers times its scale. With one-byte
 /// types, values and scales are each padded to a multiple of kKvAlignment bytes.
 ///
-/// fp8_e4m3: a cast with scale 1 (to_fp8_e4m3), which saturates. int8: with h the highest magnitude of a token's
+/// float16: a cast that saturates: magnitudes above kMaxF16, infinity included, become kMaxF16; NaN stays NaN. An
+/// infinite value would make NaN of rows that give it the weight 0. fp8_e4m3: a cast with scale 1 (to_fp8_e4m3), which
+/// saturates. int8: with h the highest magnitude of a token's
 /// head_dim values, the scale is h / 127 and the integers are x * (127 / h), rounded to nearest even; if h is below
 /// kMinInt8Highest, the scale and the integers are zero; if a value is not finite, the scale is NaN and the integers
 /// are zero.
 struct KvCacheView {
   static constexpr std::int64_t kKvAlignment = 16;
   static constexpr float kMinInt8Highest = 0x1p-100F;  ///< 127 / h must be finite
+  static constexpr float kMaxF16 = 65504.0F;           ///< the largest finite float16
 
   std::byte* base = nullptr;     ///< start of this layer's part in block 0
   std::int64_t block_bytes = 0;  ///< bytes from one block to the next (all layers)

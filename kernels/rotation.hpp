@@ -29,31 +29,48 @@ constexpr bool changes_sign(int column) {
   return (kRotationSigns >> column & 1U) != 0;
 }
 
-/// Applies the Walsh-Hadamard transform to a block in place. Each of its five steps rounds one addition or subtraction
-/// per column, so every processor that keeps this order gets the same bits.
-inline void transform_block(float* block) {
+/// Multiplies the columns of a block [kRotationBlock, num_rows] by `factor`, with the signs of the rotation.
+template <int num_rows = 1>
+void multiply_block(float* block, float factor) {
+  for (int i = 0; i < kRotationBlock; ++i) {
+    float* const column = block + i * num_rows;
+    const float signed_factor = changes_sign(i) ? -factor : factor;
+    for (int r = 0; r < num_rows; ++r) column[r] *= signed_factor;
+  }
+}
+
+/// Applies the Walsh-Hadamard transform to the rows of a block [kRotationBlock, num_rows] in place. Each of its five
+/// steps rounds one addition or subtraction per value, so every processor that keeps this order gets the same bits,
+/// whatever `num_rows` is.
+template <int num_rows = 1>
+void transform_block(float* block) {
   for (int stride = 1; stride < kRotationBlock; stride *= 2) {
     for (int pair = 0; pair < kRotationBlock; pair += 2 * stride) {
       for (int i = pair; i < pair + stride; ++i) {
-        const float low = block[i];
-        const float high = block[i + stride];
-        block[i] = low + high;
-        block[i + stride] = low - high;
+        float* const low = block + i * num_rows;
+        float* const high = low + stride * num_rows;
+        for (int r = 0; r < num_rows; ++r) {
+          const float a = low[r];
+          const float b = high[r];
+          low[r] = a + b;
+          high[r] = a - b;
+        }
       }
     }
   }
 }
 
-/// Rotates one block in place.
-inline void rotate_block(float* block, float factor) {
-  for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
-  transform_block(block);
+/// Rotates one block of `num_rows` rows in place; column i has the values i * num_rows .. (i + 1) * num_rows - 1.
+template <int num_rows = 1>
+void rotate_block(float* block, float factor) {
+  multiply_block<num_rows>(block, factor);
+  transform_block<num_rows>(block);
 }
 
 /// Reverses rotate_block(block, f) in place, if `factor` is 1 / (32 f).
 inline void rotate_block_back(float* block, float factor) {
   transform_block(block);
-  for (int i = 0; i < kRotationBlock; ++i) block[i] *= changes_sign(i) ? -factor : factor;
+  multiply_block(block, factor);
 }
 
 }  // namespace pagoda::kernels

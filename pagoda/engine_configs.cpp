@@ -166,6 +166,7 @@ ModelInfo model_info(const EngineConfig& config, const EnginePlan& plan, const t
           .device = std::move(device),
           .vocab_size = plan.model.vocab_size,
           .max_model_len = plan.limits.max_model_len,
+          .max_kv_tokens = longest_sequence(config, plan),
           .block_size = config.slots_per_block(),
           .num_replicas = config.data_parallel_size,
           .num_device_blocks = plan.num_device_blocks,

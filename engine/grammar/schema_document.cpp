@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/grammar/keywords.hpp"
 #include "engine/grammar/limits.hpp"
 #include "engine/grammar/schema_drafts.hpp"
 #include "engine/grammar/schema_rewriting.hpp"
@@ -23,10 +24,6 @@ constexpr std::array<std::pair<std::string_view, JsonType>, 7> kTypes{{{"object"
                                                                        {"number", JsonType::number},
                                                                        {"boolean", JsonType::boolean},
                                                                        {"null", JsonType::null}}};
-
-bool is_one_of(std::string_view word, const Keywords& words) {
-  return std::ranges::find(words, word) != words.end();
-}
 
 /// Returns the problem with a text's size, without parsing the text: its depth, or the members of one object, since
 /// each member is compared with those before it.

@@ -1,16 +1,13 @@
 #include "engine/grammar/schema_drafts.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
+#include "engine/grammar/keywords.hpp"
+
 namespace pagoda::grammar {
 namespace {
-
-bool is_one_of(std::string_view word, const auto& words) {
-  return std::ranges::find(words, word) != words.end();
-}
 
 void drop_nulls(Schema& schema) {
   constexpr std::array<std::string_view, 4> kValues{"const", "default", "examples", "type"};

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/grammar/keywords.hpp"
 #include "engine/grammar/limits.hpp"
 #include "engine/grammar/schema_document.hpp"
 
@@ -14,12 +15,8 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-bool is_among(std::string_view word, const Words& words) {
-  return std::ranges::find(words, word) != words.end();
-}
-
 bool has_any(const Schema& schema, const Words& keywords) {
-  return std::ranges::any_of(schema.items(), [&](const auto& member) { return is_among(member.key(), keywords); });
+  return std::ranges::any_of(schema.items(), [&](const auto& member) { return is_one_of(member.key(), keywords); });
 }
 
 std::size_t size_of(const Schema& schema, const char* keyword) {
@@ -85,8 +82,8 @@ Result<Schema> merged_keyword(const std::string& keyword, Schema a, const Schema
   static const Words upper_limits{"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
   const auto too_large = [&] { return fail(schema_error(at(path, keyword), "it is too large")); };
   const bool are_numbers = a.is_number() && b.is_number();
-  if (is_among(keyword, lower_limits) && are_numbers) return a < b ? b : a;
-  if (is_among(keyword, upper_limits) && are_numbers) return b < a ? b : a;
+  if (is_one_of(keyword, lower_limits) && are_numbers) return a < b ? b : a;
+  if (is_one_of(keyword, upper_limits) && are_numbers) return b < a ? b : a;
   if (keyword == "required" && a.is_array() && b.is_array()) {
     if (a.size() > kMaxProperties || b.size() > kMaxProperties || !budget.take_comparisons(a.size() * b.size())) {
       return too_large();
@@ -276,8 +273,8 @@ Result<SchemaAt> SchemaDocument::merged(SchemaAt a, const SchemaAt& b, SchemaBud
     const char* const more = name_of_more(keyword);
     if (!a.schema.contains(keyword)) {
       a.schema[keyword] = value;
-    } else if (is_among(keyword,
-                        {kMorePatterns, kMoreFormats, kMoreMultiples, kExcludedPatterns, kExcludedValues, "allOf"})) {
+    } else if (is_one_of(keyword,
+                         {kMorePatterns, kMoreFormats, kMoreMultiples, kExcludedPatterns, kExcludedValues, "allOf"})) {
       for (const Schema& one : value) append(a.schema, keyword.c_str(), one);
     } else if (a.schema[keyword] == value) {
       continue;

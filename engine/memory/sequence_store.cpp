@@ -6,6 +6,16 @@
 #include "kernels/result.hpp"
 
 namespace pagoda::memory {
+namespace {
+
+/// Forgets the keys that would make computed blocks findable later. The keys of blocks that a swapped-out sequence has
+/// left with other owners stay, because its return looks these blocks up.
+void forget_keys(KvBlocks& blocks) {
+  blocks.duplicates.clear();
+  std::erase_if(blocks.keys, [&](const BlockKey& key) { return blocks.table[key.index] != kNoBlock; });
+}
+
+}  // namespace
 
 SequenceStore::SequenceStore(const BlockSpaceConfig& config)
     : config_(config),
@@ -41,6 +51,9 @@ void SequenceStore::reset_prefix_cache() {
   if (events_ != nullptr) events_->cleared();
   for (BlockId block = 0; block < device_.size(); ++block) {
     if (device_.cache().contains(block)) device_.remove_from_cache(block);
+  }
+  for (auto& [id, sequence] : sequences_) {
+    for (KvBlocks& blocks : sequence.kv) forget_keys(blocks);
   }
 }
 

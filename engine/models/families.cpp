@@ -21,7 +21,7 @@ constexpr std::array kFamilies{
     Family{"GraniteForCausalLM", describe_granite, &kGraniteGguf},
     Family{"LlamaForCausalLM", describe_llama, &kLlamaGguf},
     Family{"LlamaForCausalLMEagle3", describe_eagle3},
-    Family{"MinistralForCausalLM", describe_mistral},
+    Family{"MinistralForCausalLM", describe_ministral},
     Family{"MistralForCausalLM", describe_mistral, &kLlamaGguf},
     Family{"OPTForCausalLM", describe_opt},
     Family{"Phi3ForCausalLM", describe_phi3, &kPhi3Gguf},

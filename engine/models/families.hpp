@@ -23,6 +23,7 @@ ModelSpec describe_gemma3_with_images(ConfigSource& config);
 ModelSpec describe_gpt2(ConfigSource& config);
 ModelSpec describe_granite(ConfigSource& config);
 ModelSpec describe_llama(ConfigSource& config);
+ModelSpec describe_ministral(ConfigSource& config);
 ModelSpec describe_mistral(ConfigSource& config);
 ModelSpec describe_opt(ConfigSource& config);
 ModelSpec describe_phi3(ConfigSource& config);

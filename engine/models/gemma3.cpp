@@ -46,7 +46,9 @@ void read_positions(ConfigSource& config, DecoderConfig& decoder) {
 }
 
 GemmaConfig read_gemma3(ConfigSource& config, const DefaultSizes& sizes) {
-  GemmaConfig gemma = read_gemma(config, {.default_theta = kFullTheta, .full_interval = 6, .sizes = sizes});
+  GemmaConfig gemma = read_gemma(
+      config,
+      {.default_theta = kFullTheta, .full_interval = 6, .full_interval_key = "sliding_window_pattern", .sizes = sizes});
   read_positions(config, gemma.decoder);
   gemma.head_norms = true;
   if (gemma.decoder.attention.softcap != 0.0) {

@@ -116,8 +116,10 @@ GemmaConfig read_gemma(ConfigSource& config, const GemmaKeys& keys) {
                                   .default_theta = keys.default_theta,
                                   .tied_by_default = true,
                                   .sizes = keys.sizes});
-  read_layer_windows(config, decoder, read_window(config),
-                     config.integer("sliding_window_pattern", 1, kMaxLayers, keys.full_interval));
+  const std::int64_t full_interval = keys.full_interval_key == nullptr
+                                         ? keys.full_interval
+                                         : config.integer(keys.full_interval_key, 1, kMaxLayers, keys.full_interval);
+  read_layer_windows(config, decoder, read_window(config), full_interval);
   decoder.attention.scale = 1.0 / std::sqrt(config.number("query_pre_attn_scalar", 0.0, kDefaultScalar));
   decoder.attention.softcap = read_softcap(config, "attn_logit_softcapping", keys.attention_softcap);
   gemma.logit_softcap = read_softcap(config, "final_logit_softcapping", keys.logit_softcap);

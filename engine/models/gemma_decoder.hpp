@@ -16,8 +16,9 @@ namespace pagoda::models {
 struct GemmaKeys {
   double default_theta = 10000.0;
   std::int64_t full_interval = 0;  ///< every layer of this number has no window, unless layer_types says otherwise
-  double attention_softcap = 0.0;  ///< default of attn_logit_softcapping; 0 = none
-  double logit_softcap = 0.0;      ///< default of final_logit_softcapping; 0 = none
+  const char* full_interval_key = nullptr;  ///< key that replaces full_interval; null = none
+  double attention_softcap = 0.0;           ///< default of attn_logit_softcapping; 0 = none
+  double logit_softcap = 0.0;               ///< default of final_logit_softcapping; 0 = none
   DefaultSizes sizes{};
 };
 

@@ -20,12 +20,14 @@ void read_layers_without_rope(ConfigSource& config, DecoderConfig& decoder) {
   }
 }
 
-/// If use_sliding_window is true, gives the window to the layers that layer_types marks; without layer_types, to the
-/// layers without positions.
+/// Gives the window to the layers that layer_types marks, whatever use_sliding_window says (as in transformers, whose
+/// masks follow layer_types). Without layer_types, gives the window to the layers without positions if
+/// use_sliding_window is true.
 void read_windows(ConfigSource& config, DecoderConfig& decoder) {
   const auto window = static_cast<std::int32_t>(config.integer("sliding_window", 1, kMaxPositions, 0));
-  if (!config.boolean("use_sliding_window", false)) return;
+  const bool use_window = config.boolean("use_sliding_window", false);
   if (config.has("layer_types")) return read_layer_windows(config, decoder, window, 0);
+  if (!use_window) return;
   for (LayerShape& layer : decoder.layer_shapes) {
     if (layer.position_table == layers::kNoPositions) layer.window = window;
   }

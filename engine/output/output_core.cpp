@@ -163,8 +163,10 @@ void OutputCore::take_facts(const StepOutputs& step) {
     if (found == requests_.end()) continue;
     if (found->second.first_scheduled_us >= 0) continue;  // it has begun on another replica
     found->second.first_scheduled_us = started.first_scheduled_us;
+    // A request that continues is admitted with its output, of which tokens may be cached, too.
+    const RequestSpec& spec = *found->second.spec;
     found->second.cached_tokens =
-        std::max<std::int64_t>(0, started.cached_tokens - found->second.spec->num_virtual_tokens());
+        std::clamp<std::int64_t>(started.cached_tokens - spec.num_virtual_tokens(), 0, std::ssize(spec.own_prompt()));
   }
   for (const RequestInterrupted& interrupted : step.interrupted) {
     const auto found = requests_.find(interrupted.request);

@@ -243,7 +243,11 @@ void SchedulerCore::fail_row(const WorkRef& work, const Error& error) {
 
 void SchedulerCore::accept(const WorkRef& work, const RowResult& row, const StepResult& result) {
   PAGODA_ASSERT(row.sequence == work.sequence, "rows come in their order");
-  if (row.error() != nullptr) return fail_row(work, *row.error());
+  if (row.error() != nullptr) {
+    // The row's blocks hold KV of the base model under the adapter's id.
+    if (row.error()->code == ErrorCode::bad_adapter) table_.pending_updates.steps_failed(result.step);
+    return fail_row(work, *row.error());
+  }
   const std::span<const TokenReport> samples = part(result.samples, row.samples());
   const std::int32_t num_right_drafts = row.samples().count - work.num_samples;
   PAGODA_ASSERT(num_right_drafts >= 0 && num_right_drafts <= work.num_drafts, "a row samples what it was to sample");

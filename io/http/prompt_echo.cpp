@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "engine/routing/admission.hpp"
+
 namespace pagoda::http {
 namespace {
 
@@ -14,10 +16,18 @@ constexpr std::size_t kFirstToken = 2;
 
 }  // namespace
 
+std::optional<std::int64_t> num_echoed_tokens(const GenerateRequest& request, const ModelInfo& model) {
+  routing::AdmissionLimits limits;
+  limits.max_model_len = model.max_model_len;
+  limits.max_kv_tokens = model.max_kv_tokens;
+  const auto num_kept = routing::prompt_tokens_kept(request, limits);
+  return num_kept.value_or(0) >= 1 ? num_kept : std::nullopt;
+}
+
 void PromptEcho::send_prompt_question(std::size_t i) {
   auto& request = requests_[i];
   if (request.prompt) {
-    session_.ask(router_, kTags * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
+    session_.ask(model_.router, kTags * i, actors::TokenizeRequest{*request.prompt, request.add_special_tokens});
     texts_[i].text = *request.prompt;
   } else {
     send_text_questions(i);
@@ -26,17 +36,17 @@ void PromptEcho::send_prompt_question(std::size_t i) {
 
 void PromptEcho::send_text_questions(std::size_t i) {
   auto& ids = *requests_[i].prompt_token_ids;
-  const std::int64_t num_kept = requests_[i].truncate_prompt_tokens.value_or(-1);
-  const bool is_cut = num_kept >= 1 && num_kept < std::ssize(ids);
-  if (is_cut) ids.erase(ids.begin(), ids.end() - num_kept);
+  const auto num_kept = num_echoed_tokens(requests_[i], model_.info);
+  const bool is_cut = num_kept && *num_kept < std::ssize(ids);
+  if (is_cut) ids.erase(ids.begin(), ids.end() - *num_kept);
   const bool has_text = requests_[i].prompt && !is_cut;
   requests_[i].prompt.reset();
   if (!has_text) {
-    session_.ask(router_, kTags * i + kText, actors::DetokenizeRequest{ids, false});
+    session_.ask(model_.router, kTags * i + kText, actors::DetokenizeRequest{ids, false});
     ++texts_[i].questions;
   }
   session_.ask(
-      router_, kTags * i + kFirstToken,
+      model_.router, kTags * i + kFirstToken,
       actors::DetokenizeRequest{{ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(1, std::ssize(ids))}, false});
   ++texts_[i].questions;
 }

@@ -1,16 +1,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/request/generate_request.hpp"
+#include "engine/stats.hpp"
 #include "io/http/generation.hpp"
+#include "io/serving/served_models.hpp"
 #include "io/serving/session.hpp"
 
 namespace pagoda::http {
+
+/// Returns the number of tokens at the end of the prompt that the engine keeps of a longer one
+/// (truncate_prompt_tokens); nothing if it keeps all, or refuses the request. Virtual tokens of an adapter, which leave
+/// less room, are not counted.
+std::optional<std::int64_t> num_echoed_tokens(const GenerateRequest& request, const ModelInfo& model);
 
 /// Gets the prompts of a job that echoes from the engine and passes them to the writer: their texts and the texts of
 /// their first tokens. A request with a text gets its token ids, so that it is tokenized only once.
@@ -18,7 +26,7 @@ class PromptEcho {
  public:
   /// Both arguments must outlive the object. No other questions may be sent on the session.
   PromptEcho(GenerationJob& job, serving::Session& session)
-      : requests_(job.requests), writer_(*job.writer), router_(job.model->router), session_(session) {}
+      : requests_(job.requests), writer_(*job.writer), model_(*job.model), session_(session) {}
 
   void send_questions() {
     for (std::size_t i = 0; i < requests_.size(); ++i) send_prompt_question(i);
@@ -38,7 +46,7 @@ class PromptEcho {
 
   std::vector<GenerateRequest>& requests_;
   GenerationWriter& writer_;
-  const actors::RequestRouterActor& router_;
+  const serving::ServedModel& model_;
   serving::Session& session_;
   std::map<std::size_t, Texts> texts_;
   std::size_t num_sent_ = 0;

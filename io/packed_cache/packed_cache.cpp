@@ -1,12 +1,14 @@
 #include "io/packed_cache/packed_cache.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <random>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,6 +75,22 @@ bool is_own(const fs::path& path, mode_t type) {
   return has_owner && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+/// Returns the path without links of an existing folder of a cache. Errors: bad_config.
+Result<fs::path> own_folder(const fs::path& folder) {
+  std::error_code error;
+  auto real = fs::canonical(folder, error);
+  if (!error && is_own(real, S_IFDIR)) return real;
+  return fail(ErrorCode::bad_config,
+              "packed_cache: " + folder.string() +
+                  " must be a folder of this user that no other user may write: its files are used as weights",
+              "packed_cache");
+}
+
+tl::unexpected<Error> cannot_make(const fs::path& folder, const std::error_code& error) {
+  return fail(ErrorCode::io_failed, "packed_cache: cannot make " + folder.string() + ": " + error.message(),
+              "packed_cache");
+}
+
 }  // namespace
 
 Result<PackedFile> PackedFile::open(const fs::path& path) {
@@ -123,19 +141,24 @@ std::uint64_t chunk_hash(std::span<const std::byte> chunk) {
 Result<std::shared_ptr<const PackedCache>> PackedCache::open(const fs::path& folder, std::int64_t max_bytes) {
   std::error_code error;
   if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::owner_all, error);
-  if (error) {
-    return fail(ErrorCode::io_failed, "packed_cache: cannot make " + folder.string() + ": " + error.message(),
-                "packed_cache");
+  if (error) return cannot_make(folder, error);
+  auto real = own_folder(folder);
+  if (!real) return fail(std::move(real.error()));
+  remove_unfinished(*real);
+  return std::shared_ptr<const PackedCache>(new PackedCache(std::move(*real), max_bytes));
+}
+
+Status PackedCache::check(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder, error)) {
+    const auto real = own_folder(folder);
+    return real ? Status() : fail(real.error());
   }
-  const auto real = fs::canonical(folder, error);
-  if (error || !is_own(real, S_IFDIR)) {
-    return fail(ErrorCode::bad_config,
-                "packed_cache: " + folder.string() +
-                    " must be a folder of this user that no other user may write: its files are used as weights",
-                "packed_cache");
-  }
-  remove_unfinished(real);
-  return std::shared_ptr<const PackedCache>(new PackedCache(real, max_bytes));
+  fs::path parent = folder;
+  while (parent.has_relative_path() && !fs::exists(fs::symlink_status(parent, error))) parent = parent.parent_path();
+  if (!fs::is_directory(parent, error)) return cannot_make(folder, std::make_error_code(std::errc::not_a_directory));
+  if (::faccessat(AT_FDCWD, parent.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return {};
+  return cannot_make(folder, std::error_code(errno, std::generic_category()));
 }
 
 fs::path PackedCache::file_of(const PackedModel& model) const {

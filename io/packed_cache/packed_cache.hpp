@@ -79,6 +79,9 @@ class PackedCache {
   static Result<std::shared_ptr<const PackedCache>> open(const std::filesystem::path& folder,
                                                          std::int64_t max_bytes = std::int64_t{1} << 62);
 
+  /// Returns whether open() can succeed, without making the folder or its parents. Errors: as open().
+  static Status check(const std::filesystem::path& folder);
+
   /// Returns the file of the model, and marks it as used; none if there is none that may be read.
   std::optional<PackedFile> find(const PackedModel& model) const;
 

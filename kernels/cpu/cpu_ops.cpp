@@ -181,7 +181,7 @@ Status CpuOps::store_kv(Stream&, const StoreKvParams& p) const {
     const std::int64_t offset = p.slot_mapping[t] % cache.block_size;
     const auto store_head = [&](const float* x, std::byte* to, float* scales, std::int64_t row) {
       std::byte* at = to + row * head_bytes;
-      if (cache.dtype != DType::int8) return kernels_.narrow(x, cache.head_dim, cache.dtype, at);
+      if (cache.dtype != DType::int8) return kernels_.narrow_kv(x, cache.head_dim, cache.dtype, at);
       scales[row] = kernels_.quantize(x, cache.head_dim, reinterpret_cast<std::int8_t*>(at));
     };
     for (std::int64_t h = 0; h < cache.num_kv_heads; ++h) {

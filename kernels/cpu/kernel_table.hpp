@@ -292,6 +292,8 @@ struct CpuKernels {
   void (*widen)(const void* src, DType dtype, std::int64_t count, float* dst);
   /// dst[i] = src[i] in type `dtype`, i < count, rounded to nearest even.
   void (*narrow)(const float* src, std::int64_t count, DType dtype, void* dst);
+  /// Does the work of narrow for keys and values, which saturate in float16 (KvCacheView).
+  void (*narrow_kv)(const float* src, std::int64_t count, DType dtype, void* dst);
   /// dst[i] = the pair first[i], second[i], which are bfloat16. Only if bf16_quad is 8.
   void (*pair_bf16)(const void* first, const void* second, std::int64_t count, float* dst);
   /// Writes the integers of an int8 key or value; returns their scale (KvCacheView).

@@ -37,29 +37,6 @@ struct alignas(64) Weights {
   const float* column(std::int64_t k) const { return columns_first.data() + k * kQuantizedPanel; }
 };
 
-/// Rotates a block of columns of all rows (rotate_block, with the same roundings).
-void rotate_columns(float* block) {
-  for (int i = 0; i < kRotationBlock; ++i) {
-    float* const column = block + i * kQuantizedPanel;
-    const float factor = changes_sign(i) ? -kRotatedWeightFactor : kRotatedWeightFactor;
-    for (int r = 0; r < kQuantizedPanel; ++r) column[r] *= factor;
-  }
-  for (int stride = 1; stride < kRotationBlock; stride *= 2) {
-    for (int pair = 0; pair < kRotationBlock; pair += 2 * stride) {
-      for (int i = pair; i < pair + stride; ++i) {
-        float* const low = block + i * kQuantizedPanel;
-        float* const high = low + stride * kQuantizedPanel;
-        for (int r = 0; r < kQuantizedPanel; ++r) {
-          const float a = low[r];
-          const float b = high[r];
-          low[r] = a + b;
-          high[r] = a - b;
-        }
-      }
-    }
-  }
-}
-
 /// Range of the stored integers of a format, before `zero_point` is added.
 struct IntegerRange {
   float lowest = 0;
@@ -133,7 +110,7 @@ class WeightQuantizer {
     std::fill(weights.column(count), weights.column(to_.scale_columns()), 0.0F);
     if (!to_.format.rotated) return;
     for (std::int64_t k = 0; k < std::min(to_.scale_columns(), columns() - first); k += kRotationBlock) {
-      rotate_columns(weights.column(k));
+      rotate_block<kQuantizedPanel>(weights.column(k), kRotatedWeightFactor);
     }
   }
 

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/quads.cuh"
 #include "kernels/cuda/row_ops.hpp"
@@ -6,6 +8,17 @@ namespace pagoda::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+
+/// Returns x as a cache of type T holds it before it is rounded (KvCacheView); NaN stays NaN.
+template <class T>
+__device__ __forceinline__ float in_range_of(float x) {
+  if constexpr (std::is_same_v<T, __half>) {
+    constexpr float kHighest = KvCacheView::kMaxF16;
+    const float not_above = x > kHighest ? kHighest : x;
+    return not_above < -kHighest ? -kHighest : not_above;
+  }
+  return x;
+}
 
 /// One thread block per token; its threads write quads of the heads of keys, then of values.
 template <bool packed, class T>
@@ -28,7 +41,8 @@ __global__ void store_kv_kernel(StoreKvParams p) {
     const int quad = i % head_quads;
     const float* from = (is_key ? p.key + token * p.key_stride : p.value + token * p.value_stride) + head * head_dim;
     T* to = reinterpret_cast<T*>(is_key ? key_block : value_block) + (head * p.cache.block_size + offset) * head_dim;
-    store_quad<packed>(to, quad, head_dim, load_quad<packed>(from, quad, head_dim));
+    const float4 values = load_quad<packed>(from, quad, head_dim);
+    store_quad<packed>(to, quad, head_dim, map_quad(values, [](float x) { return in_range_of<T>(x); }));
   }
 }
 

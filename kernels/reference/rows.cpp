@@ -74,6 +74,11 @@ Int8Scale int8_scale(const float* x, std::int64_t count) {
   return {highest / kMaxInt8, kMaxInt8 / highest};
 }
 
+/// Returns x as a cache of this type holds it before it is rounded.
+float in_range_of(DType dtype, float x) {
+  return dtype == DType::f16 ? std::clamp(x, -KvCacheView::kMaxF16, KvCacheView::kMaxF16) : x;
+}
+
 // x [head_dim] -> to [kv_heads, block_size, head_dim] and scales [kv_heads, block_size] at (row = head * block_size +
 // offset)
 void store_head(const KvCacheView& cache, const float* x, std::byte* to, float* scales, std::int64_t row) {
@@ -82,7 +87,7 @@ void store_head(const KvCacheView& cache, const float* x, std::byte* to, float* 
   if (scaled) scales[row] = scale.scale;
   for (std::int64_t i = 0; i < cache.head_dim; ++i) {
     const float value = scaled && scale.inverse == 0.0F ? 0.0F : x[i] * scale.inverse;
-    store(to, cache.dtype, row * cache.head_dim + i, value);
+    store(to, cache.dtype, row * cache.head_dim + i, in_range_of(cache.dtype, value));
   }
 }
 

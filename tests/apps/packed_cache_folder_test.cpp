@@ -52,10 +52,10 @@ TEST(PackedCacheFolder, IsChosenForACpuIfItCanBeUsed) {
   const test::TemporaryFolder folder;
   const Variable caches("XDG_CACHE_HOME", folder.path().string());
   EXPECT_EQ(chosen_packed_cache(kAutomaticCache, "cpu"), (folder.path() / "pagoda" / "packed").string());
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "pagoda")) << "a command that loads no weights leaves no folder";
   EXPECT_EQ(chosen_packed_cache(kAutomaticCache, "cuda"), "off");
   EXPECT_EQ(chosen_packed_cache("/elsewhere", "cpu"), "/elsewhere");
   EXPECT_EQ(chosen_packed_cache("off", "cpu"), "off");
-  std::filesystem::remove_all(folder.path() / "pagoda");
   folder.write("pagoda", "a file");
   EXPECT_EQ(chosen_packed_cache(kAutomaticCache, "cpu"), "off");
 }

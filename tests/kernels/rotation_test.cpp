@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -46,6 +48,16 @@ TEST(Rotation, KeepsProducts) {
     return sum;
   };
   EXPECT_NEAR(product(rotated(x, kRotatedXFactor), rotated(w, kRotatedWeightFactor)), product(x, w), 1e-5);
+}
+
+TEST(Rotation, RotatesEachRowOfAWideBlockWithTheBitsOfOneRow) {
+  constexpr int kRows = 5;
+  std::vector<float> wide = testing_support::random_floats(std::int64_t{kRows} * kRotationBlock, 9);
+  std::vector<Block> rows(kRows);
+  for (std::size_t i = 0; i < wide.size(); ++i) rows[i % kRows][i / kRows] = wide[i];
+  rotate_block<kRows>(wide.data(), kRotatedWeightFactor);
+  for (Block& row : rows) row = rotated(row, kRotatedWeightFactor);
+  for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_EQ(wide[i], rows[i % kRows][i / kRows]) << i;
 }
 
 TEST(Rotation, SpreadsOneLargeValueAndEqualOnes) {

@@ -423,6 +423,47 @@ TEST_P(RowOpsTest, StoreKvRoundsEveryFloatToFp8AsTheReferenceDoes) {
   }
 }
 
+TEST_P(RowOpsTest, StoreKvSaturatesInFloat16) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr std::uint16_t kMaxFloat16 = 0x7BFF;
+  for (const std::int64_t head_dim : {1, 4, 7, 8, 16, 33}) {
+    for (const float x : {65504.0F, 65519.0F, 65520.0F, 70000.0F, 1e30F, kInfinity}) {
+      SCOPED_TRACE(testing::Message() << head_dim << " " << x);
+      const auto count = static_cast<std::size_t>(head_dim);
+      const std::vector<float> key(count, x);
+      const std::vector<float> value(count, -x);
+      std::vector<std::uint16_t> cache(2 * count);
+      const std::int64_t slot = 0;
+      StoreKvParams params;
+      params.key = key.data();
+      params.value = value.data();
+      params.key_stride = params.value_stride = head_dim;
+      params.slot_mapping = &slot;
+      params.num_tokens = 1;
+      params.cache = {reinterpret_cast<std::byte*>(cache.data()), 4 * head_dim, 1, 1, 1, head_dim, DType::f16};
+      run(params);
+      std::vector<std::uint16_t> expected(count, kMaxFloat16);
+      expected.resize(2 * count, kMaxFloat16 | 0x8000U);
+      EXPECT_EQ(cache, expected);
+    }
+  }
+}
+
+TEST_P(RowOpsTest, StoreKvKeepsNanInFloat16) {
+  constexpr std::int64_t kHeadDim = 19;  // vectors of every length, and a rest
+  const std::vector<float> nans(kHeadDim, std::numeric_limits<float>::quiet_NaN());
+  std::vector<Float16> cache(2 * kHeadDim);
+  const std::int64_t slot = 0;
+  StoreKvParams params;
+  params.key = params.value = nans.data();
+  params.key_stride = params.value_stride = kHeadDim;
+  params.slot_mapping = &slot;
+  params.num_tokens = 1;
+  params.cache = {reinterpret_cast<std::byte*>(cache.data()), 4 * kHeadDim, 1, 1, 1, kHeadDim, DType::f16};
+  run(params);
+  EXPECT_TRUE(std::ranges::all_of(cache, [](Float16 x) { return std::isnan(to_float(x)); }));
+}
+
 TEST_P(RowOpsTest, ActivationsMatchTheReferenceOverTheirWholeRange) {
   std::vector<float> x = {0.0F, -0.0F, 1e-30F, -1e-30F, 1e4F, -1e4F, 88.0F, -88.0F, 90.0F, -90.0F, 200.0F, -200.0F};
   for (float v = -20.0F; v < 20.0F; v += 0.0137F) x.push_back(v);

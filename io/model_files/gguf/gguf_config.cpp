@@ -186,8 +186,19 @@ class ConfigOfGguf {
     }
     const auto interval = get<std::int64_t>(kPattern);
     if (!interval) return fail(interval.error());
-    if (*interval) set("sliding_window_pattern", **interval, key(kPattern));
-    return {};
+    return *interval ? add_full_layers(**interval, key(kPattern)) : Status{};
+  }
+
+  /// Gives the window to all layers except every `interval`-th one.
+  Status add_full_layers(std::int64_t interval, const std::string& from) {
+    if (interval < 1) return file_.bad(from, "must be at least 1", ErrorCode::bad_config);
+    const auto layers = file_.get<std::int64_t>(key("block_count"));
+    if (!layers) return fail(layers.error());
+    const std::int64_t num_layers = layers->value_or(0);
+    if (num_layers < 0 || num_layers > models::kMaxLayers) return {};  // an error when the config is read
+    std::vector<bool> has_window;
+    for (std::int64_t layer = 1; layer <= num_layers; ++layer) has_window.push_back(layer % interval != 0);
+    return add_layer_types(has_window, from);
   }
 
   Status add_layer_types(const std::vector<bool>& has_window, const std::string& from) {

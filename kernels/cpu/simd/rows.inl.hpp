@@ -92,15 +92,27 @@ void widen(const void* src, DType dtype, std::int64_t count, float* dst) {
   }
 }
 
-template <DType dtype>
+inline Vec unchanged(Vec x) {
+  return x;
+}
+
+/// Limits magnitudes to kMaxF16; NaN stays NaN.
+inline Vec limit_to_f16(Vec x) {
+  const Vec highest = set1(KvCacheView::kMaxF16);
+  const Vec lowest = set1(-KvCacheView::kMaxF16);
+  return select_less(highest, x, highest, select_less(x, lowest, lowest, x));
+}
+
+/// Stores limit(x).
+template <DType dtype, Vec (*limit)(Vec) = unchanged>
 void narrow_row(const float* src, std::int64_t count, void* dst) {
   constexpr auto kSize = static_cast<std::int64_t>(size_of(dtype));
   char* to = static_cast<char*>(dst);
   std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store_as<dtype>(to + i * kSize, load(src + i));
+  for (; i + kLanes <= count; i += kLanes) store_as<dtype>(to + i * kSize, limit(load(src + i)));
   if (i == count) return;
   char rest[kLanes * kSize];
-  store_as<dtype>(rest, load_first(src + i, count - i));
+  store_as<dtype>(rest, limit(load_first(src + i, count - i)));
   std::memcpy(to + i * kSize, rest, static_cast<std::size_t>((count - i) * kSize));
 }
 
@@ -117,6 +129,11 @@ void narrow(const float* src, std::int64_t count, DType dtype, void* dst) {
     case DType::int8:
       return narrow_row<DType::int8>(src, count, dst);
   }
+}
+
+void narrow_kv(const float* src, std::int64_t count, DType dtype, void* dst) {
+  if (dtype == DType::f16) return narrow_row<DType::f16, limit_to_f16>(src, count, dst);
+  narrow(src, count, dtype, dst);
 }
 
 float quantize(const float* src, std::int64_t count, std::int8_t* dst) {

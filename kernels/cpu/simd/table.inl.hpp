@@ -35,6 +35,7 @@ constexpr CpuKernels kTable{
     .merge_sums = merge_sums,
     .widen = widen,
     .narrow = narrow,
+    .narrow_kv = narrow_kv,
     .pair_bf16 = pair_bf16,
     .quantize = quantize,
     .scale = scale,

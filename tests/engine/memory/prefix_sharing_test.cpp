@@ -74,6 +74,17 @@ TEST_F(PrefixSharing, ForgetsWhatItIsToldToAndNobodyLosesBlocks) {
   EXPECT_EQ(cached_tokens(prompt(count_from(0, 10))), 8) << "what comes later is";
 }
 
+TEST_F(PrefixSharing, AResetAlsoForgetsBlocksThatWaitToBeMergedWithEqualOnes) {
+  Step step = planning_.step();
+  step.offer(1, count_from(0, 9)).use_prefix_cache = false;
+  step.offer(2, count_from(0, 9)).use_prefix_cache = false;
+  planning_.plan(step);
+  Step resetting = planning_.step().mark_computed(1, 9).mark_computed(2, 9);
+  resetting.reset_prefix_cache = true;
+  planning_.plan(resetting);
+  EXPECT_EQ(cached_tokens(prompt(count_from(0, 9))), 0);
+}
+
 TEST_F(PrefixSharing, SharesOfAChunkedPromptWhatIsScheduled) {
   Step step = planning_.step();
   step.offer(1, count_from(0, 12)).may_chunk = true;

@@ -132,6 +132,29 @@ TEST_F(SwapAndCache, MakesBlocksFindableAgainAfterTheyCameBack) {
   EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).grant.waiting[0].num_cached_tokens, 8);
 }
 
+TEST_F(SwapAndCache, AfterAResetOfTheCacheBlocksThatComeBackAreNotFindable) {
+  planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
+  planning_.plan(planning_.step().mark_computed(1, 8));
+  push_out({{1, 8, 1, 0}});
+  Step resetting = planning_.step();
+  resetting.reset_prefix_cache = true;
+  planning_.plan(resetting);
+  const auto in = planning_.plan(planning_.step().release(9).swap_in(1, {{1, 8, 1, 0}}));
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::ok);
+  EXPECT_EQ(in.cache_plan.swap_in.size(), 2U);
+  EXPECT_EQ(planning_.plan(planning_.step().admit_group(2, count_from(0, 9))).grant.waiting[0].num_cached_tokens, 0);
+}
+
+TEST_F(SwapAndCache, AfterAResetOfTheCacheBlocksThatWereLeftWithOthersAreLost) {
+  push_out_sharing();
+  Step resetting = planning_.step();
+  resetting.reset_prefix_cache = true;
+  planning_.plan(resetting);
+  const auto in = planning_.plan(planning_.step().release(9).release(2).swap_in(1, {{1, 10, 1, 0}}));
+  EXPECT_EQ(in.grant.swapped[0], AllocStatus::never);
+  EXPECT_EQ(planning_.plan(planning_.step().release(1)).grant.memory.host_blocks_free, 6);
+}
+
 TEST_F(SwapAndCache, FindsBlocksThatNobodyHasTakenSince) {
   planning_.plan(planning_.step().admit_group(1, count_from(0, 8)));
   const auto out = push_out({{1, 8, 1, 0}});

@@ -329,10 +329,38 @@ TEST(Families, MinistralHasAWindowInTheLayersThatItMarks) {
   source["sliding_window"] = 32;
   source["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
                            "sliding_attention"};
-  const auto config = read_family(describe_mistral, source);
+  auto config = read_family(describe_ministral, source);
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(windows_of(*config), ElementsAre(32, 0, 32, 0, 32));
-  EXPECT_EQ(find_family("MinistralForCausalLM")->describe, describe_mistral);
+  EXPECT_EQ(find_family("MinistralForCausalLM")->describe, describe_ministral);
+
+  source.erase("layer_types");
+  config = read_family(describe_ministral, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->decoder.common_window(), 32);
+}
+
+TEST(Families, MistralIgnoresLayerTypesAsTransformersDoes) {
+  auto source = llama();
+  source["sliding_window"] = 32;
+  source["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                           "sliding_attention"};
+  const auto config = read_family(find_family("MistralForCausalLM")->describe, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(windows_of(*config), Each(32));
+}
+
+TEST(Families, LayerTypesOfSmolLm3DecideWhateverUseSlidingWindowSays) {
+  auto source = llama();
+  source["sliding_window"] = 64;
+  source["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "sliding_attention",
+                           "full_attention"};
+  for (const bool use_sliding_window : {false, true}) {
+    source["use_sliding_window"] = use_sliding_window;
+    const auto config = read_family(describe_smollm3, source);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_THAT(windows_of(*config), ElementsAre(64, 0, 0, 64, 0));
+  }
 }
 
 TEST(Families, SmolLm3HasNoPositionsInEveryFourthLayerOrInThoseThatItLists) {
@@ -359,6 +387,21 @@ TEST(Families, SmolLm3HasNoPositionsInEveryFourthLayerOrInThoseThatItLists) {
 
   source["no_rope_layers"] = {0, 1};
   EXPECT_EQ(read_family(describe_smollm3, source).error().param, "no_rope_layers");
+}
+
+TEST(Families, Gemma2IgnoresSlidingWindowPatternAsTransformersDoes) {
+  auto source = llama();
+  source["sliding_window"] = 32;
+  source["sliding_window_pattern"] = 4;
+  auto config = read_family(describe_gemma2, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(windows_of(*config), ElementsAre(32, 0, 32, 0, 32));
+
+  source["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention",
+                           "sliding_attention"};
+  config = read_family(describe_gemma2, source);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(windows_of(*config), ElementsAre(0, 0, 32, 0, 32));
 }
 
 TEST(Families, Gemma2AlternatesWindowsAndCapsScores) {

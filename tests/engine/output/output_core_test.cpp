@@ -473,8 +473,22 @@ TEST_F(OutputCoreTest, AStopStringThatOnlyTheEndDecidesCountsWhereTheSequenceIsC
   EXPECT_EQ(std::get<std::string>(cut.stop_reason), "\n");
 }
 
+TEST_F(OutputCoreTest, CachedTokensAreAtMostThoseOfThePrompt) {
+  const auto spec = open(1);
+  const auto num_prompt_tokens = std::ssize(*spec->prompt);
+  StepOutputs started;
+  started.started = {{1, 2000, num_prompt_tokens + 5}};  // the request continues, and others have sampled its output
+  core_.process(started, 2500);
+  SequenceOutput last = token(1, 60);
+  last.finished = FinishReason::length;
+  const auto effects = step({last});
+  const RequestResult& result = *effects.outputs.at(0).done;
+  EXPECT_EQ(result.usage.cached_tokens, num_prompt_tokens);
+  EXPECT_EQ(result.timing.cache_miss, 0);
+}
+
 TEST_F(OutputCoreTest, TimesCountFromArrival) {
-  open(1);
+  open(1, [](RequestSpec& s) { s.prompt = std::make_shared<const TokenIds>(TokenIds(10, 5)); });
   StepOutputs started;
   started.started = {{1, 2000, 7}};
   core_.process(started, 2500);

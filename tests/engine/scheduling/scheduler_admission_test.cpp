@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "tests/engine/scheduling/service.hpp"
@@ -202,6 +203,33 @@ TEST_P(AtDepth, AGroupThatFillsEveryRowGoesOnBesideAHeadThatDoesNotFit) {
   service.run();
   EXPECT_EQ(service.num_tokens[1], 250 * 40);
   EXPECT_EQ(service.num_tokens[2], 4);
+}
+
+/// Returns the number of prompt tokens that request 2 computes when request 1 had the same prompt and adapter, and its
+/// row has ended with an error.
+std::int64_t computed_behind_a_row_with(ErrorCode code, std::int32_t pipeline_depth) {
+  SchedulerConfig config = config_of(SchedulingPolicy::fcfs, 16);
+  config.pipeline_depth = pipeline_depth;
+  config.max_adapters = 1;
+  Service service(config);
+  constexpr AdapterId kAdapter = 7;
+  service.add(1, count_from(0, 64), 8, 0, {}, 1, {}, kAdapter);
+  EXPECT_TRUE(service.plan());
+  service.row_error = Error{code, "the row has failed", {}, -1};
+  while (service.has_steps()) service.complete();
+  EXPECT_EQ(service.failed, std::vector<RequestId>{1});
+  service.row_error.reset();
+  service.add(2, count_from(0, 64), 1, 0, {}, 1, {}, kAdapter);
+  const std::size_t before = service.tokens_of_steps.size();
+  service.run();
+  EXPECT_EQ(service.finished, std::vector<RequestId>{2});
+  return std::accumulate(service.tokens_of_steps.begin() + static_cast<std::ptrdiff_t>(before),
+                         service.tokens_of_steps.end(), std::int64_t{0});
+}
+
+TEST_P(AtDepth, BlocksOfARowWithoutItsAdapterLeaveThePrefixCache) {
+  EXPECT_EQ(computed_behind_a_row_with(ErrorCode::bad_adapter, GetParam()), 64);
+  EXPECT_EQ(computed_behind_a_row_with(ErrorCode::invalid_request, GetParam()), 4) << "60 tokens are right and cached";
 }
 
 /// Request 2 shares blocks that request 1 computes in a step that fails.

@@ -100,6 +100,10 @@ class Service {
     if (fails) result.error = Error{ErrorCode::internal, "the step has failed", {}, -1};
     for (const RowWork& work : execute.work) {
       if (fails) break;
+      if (row_error) {
+        result.rows.push_back({work.sequence, work.end_position(), *row_error, {}});
+        continue;
+      }
       const auto first = static_cast<std::int32_t>(result.samples.size());
       const auto first_report = static_cast<std::int32_t>(result.prompt_logprobs.size());
       result.rows.push_back({work.sequence,
@@ -149,7 +153,8 @@ class Service {
   TimeUs now = 1000;
   TimeUs step_us = 1000;
   TimeUs token_us = 0;
-  int num_steps = 0;  ///< number of completed steps
+  std::optional<Error> row_error;  ///< result of every row of the steps that complete now
+  int num_steps = 0;               ///< number of completed steps
   std::vector<std::int64_t> tokens_of_steps;
   std::vector<std::int64_t> prompt_logprobs_of_steps;  ///< number of prompt tokens on which steps report
   std::vector<RequestId> started;

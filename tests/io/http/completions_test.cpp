@@ -1,7 +1,10 @@
 #include "io/http/openai/completions.hpp"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 
+#include "io/http/prompt_echo.hpp"
 #include "io/wire/json_reader.hpp"
 #include "tests/io/http/writer_driver.hpp"
 
@@ -37,6 +40,24 @@ TEST(Completions, MorePromptsThanAreEverTakenAtATimeAreTheClientsFault) {
   EXPECT_EQ(refused.error().param, "prompt");
   EXPECT_EQ(refused.error().message, "prompt has 3 prompts; at most 2 are allowed (max_queued_requests)");
   EXPECT_TRUE(parse_completion({{"prompt", {1, 2, 3}}}, {}, 2).has_value());  // one, of ids
+}
+
+TEST(Completions, AnEchoHasTheTokensThatTheTruncationLeaves) {
+  ModelInfo model;
+  model.max_model_len = 32;
+  model.max_kv_tokens = 20;
+  const auto echoed = [&](std::optional<int> truncate, int max_tokens) {
+    wire::Json body = {{"prompt", "a"}, {"echo", true}, {"max_tokens", max_tokens}};
+    if (truncate) body["truncate_prompt_tokens"] = *truncate;
+    const auto job = parse_completion(body, {});
+    EXPECT_TRUE(job.has_value());
+    return num_echoed_tokens(job->requests.front(), model);
+  };
+  EXPECT_EQ(echoed(3, 8), 3);
+  EXPECT_EQ(echoed(-1, 8), 12) << "max_tokens 8 leaves 12 of the 20 tokens that the KV cache has room for";
+  EXPECT_EQ(echoed(-1, 0), 19) << "the engine generates at least one token";
+  EXPECT_EQ(echoed(-1, 20), std::nullopt) << "the engine refuses the request";
+  EXPECT_EQ(echoed(std::nullopt, 8), std::nullopt);
 }
 
 TEST(Completions, OneTimingIsAnObjectAndThoseOfSeveralPromptsAreAList) {

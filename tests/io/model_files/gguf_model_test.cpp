@@ -182,8 +182,8 @@ TEST(GgufModel, OfGraniteHasItsFactorsAndPositions) {
 }
 
 TEST(GgufModel, MayNameTheLayersWithAWindow) {
-  const auto windows = [](const auto& pattern) {
-    SmallLlama gemma("gemma3");
+  const auto windows = [](const char* architecture, const auto& pattern) {
+    SmallLlama gemma(architecture);
     gemma.number("block_count", 3);
     gemma.number("attention.sliding_window", 16);
     gemma.set("attention.sliding_window_pattern",
@@ -193,15 +193,21 @@ TEST(GgufModel, MayNameTheLayersWithAWindow) {
     if (spec) {
       for (const auto& layer : spec->decoder.layer_shapes) found.push_back(layer.window);
     } else {
-      EXPECT_THAT(spec.error().message, HasSubstr("small.gguf: gemma3.attention.sliding_window_pattern"));
+      EXPECT_THAT(spec.error().message,
+                  HasSubstr("small.gguf: " + std::string(architecture) + ".attention.sliding_window_pattern"));
     }
     return found;
   };
-  EXPECT_THAT(windows(std::vector<bool>{true, false, true}), ElementsAre(16, 0, 16));
-  EXPECT_THAT(windows(std::uint32_t{2}), ElementsAre(16, 0, 16));
-  EXPECT_THAT(windows(std::uint32_t{3}), ElementsAre(16, 16, 0));
-  EXPECT_THAT(windows(std::vector<bool>{true, false}), ElementsAre());
-  EXPECT_THAT(windows(std::string("often")), ElementsAre());
+  for (const char* architecture : {"gemma2", "gemma3"}) {
+    SCOPED_TRACE(architecture);
+    EXPECT_THAT(windows(architecture, std::vector<bool>{true, false, true}), ElementsAre(16, 0, 16));
+    EXPECT_THAT(windows(architecture, std::uint32_t{1}), ElementsAre(0, 0, 0));
+    EXPECT_THAT(windows(architecture, std::uint32_t{2}), ElementsAre(16, 0, 16));
+    EXPECT_THAT(windows(architecture, std::uint32_t{3}), ElementsAre(16, 16, 0));
+    EXPECT_THAT(windows(architecture, std::uint32_t{0}), ElementsAre());
+    EXPECT_THAT(windows(architecture, std::vector<bool>{true, false}), ElementsAre());
+    EXPECT_THAT(windows(architecture, std::string("often")), ElementsAre());
+  }
 }
 
 /// What a conversation, one with tools and one with documents become; "none" without a template.

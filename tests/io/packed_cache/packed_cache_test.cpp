@@ -181,6 +181,24 @@ TEST_F(PackedCacheTest, CannotBeWhereThereIsAFile) {
   ASSERT_FALSE(cache);
   EXPECT_EQ(cache.error().param, "packed_cache");
   EXPECT_THAT(cache.error().message, HasSubstr((folder_.path() / "file" / "cache").string()));
+  const Status usable = PackedCache::check(folder_.path() / "file" / "cache");
+  ASSERT_FALSE(usable);
+  EXPECT_EQ(usable.error().code, ErrorCode::io_failed);
+}
+
+TEST_F(PackedCacheTest, IsCheckedWithoutBeingMade) {
+  const fs::path deep = path_ / "a" / "b";
+  EXPECT_TRUE(PackedCache::check(deep));
+  EXPECT_FALSE(fs::exists(path_));
+  open(deep);
+  EXPECT_TRUE(PackedCache::check(deep));
+  fs::permissions(deep, fs::perms::others_write, fs::perm_options::add);
+  const Status shared = PackedCache::check(deep);
+  ASSERT_FALSE(shared);
+  EXPECT_EQ(shared.error().code, ErrorCode::bad_config);
+  const fs::path link = folder_.path() / "link";
+  fs::create_symlink(folder_.path() / "nowhere", link);
+  EXPECT_FALSE(PackedCache::check(link)) << "open() does not make the target of a link";
 }
 
 }  // namespace
