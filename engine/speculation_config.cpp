@@ -29,6 +29,12 @@ class Reader {
     return std::nullopt;
   }
 
+  /// Takes a number that can only be 1.
+  void one(const std::string& key) {
+    const auto value = take(key);
+    if (value && *value != 1) refuse("must be 1", key, *value);
+  }
+
   std::optional<double> probability(const std::string& key) {
     const auto value = take(key);
     if (!value) return std::nullopt;
@@ -107,6 +113,7 @@ Result<SpeculationConfig> parse_speculation_config(std::string_view json) {
     config.min_chance = reader.probability("suffix_decoding_min_token_prob").value_or(config.min_chance);
   } else if (config.has_draft_model()) {
     config.draft_model = reader.path("model").value_or("");
+    reader.one("draft_tensor_parallel_size");
   } else {
     const auto min = reader.count("prompt_lookup_min");
     const auto max = reader.count("prompt_lookup_max");

@@ -65,8 +65,8 @@ struct SpeculationConfig {
 /// (max_drafts); for ngram prompt_lookup_min and prompt_lookup_max (min_match and max_match); for suffix
 /// suffix_decoding_max_tree_depth (max_match), suffix_decoding_max_cached_requests (max_outputs) and
 /// suffix_decoding_min_token_prob (min_chance); for draft_model and eagle3 the key model (draft_model). With the key
-/// model the method draft_model need not be named. An empty text means no speculation. An error names the key that is
-/// wrong.
+/// model the method draft_model need not be named, and draft_tensor_parallel_size may be 1. An empty text means no
+/// speculation. An error names the key that is wrong.
 Result<SpeculationConfig> parse_speculation_config(std::string_view json);
 
 }  // namespace pagoda

@@ -52,7 +52,8 @@ TEST(SpeculationConfig, ADraftModelNeedsNoMethod) {
 }
 
 TEST(SpeculationConfig, ADraftHeadIsADraftModelWithAMethod) {
-  const auto config = parse_speculation_config(R"({"method":"eagle3","model":"head","num_speculative_tokens":4})");
+  const auto config = parse_speculation_config(
+      R"({"method":"eagle3","model":"head","num_speculative_tokens":4,"draft_tensor_parallel_size":1})");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_TRUE(config->has_draft_head());
   EXPECT_TRUE(config->has_draft_model());
@@ -71,6 +72,8 @@ TEST(SpeculationConfig, AnErrorNamesWhatIsWrong) {
       {R"({"method":7})", R"(method must be "ngram", "suffix", "draft_model" or "eagle3", not 7)"},
       {R"({"method":"draft_model"})", "needs the key model"},
       {R"({"method":"eagle3"})", "needs the key model"},
+      {R"({"model":"small","draft_tensor_parallel_size":2})", "draft_tensor_parallel_size must be 1, not 2"},
+      {R"({"method":"ngram","draft_tensor_parallel_size":1})", R"(unknown key "draft_tensor_parallel_size")"},
       {R"({"model":""})", R"(model must be the path of a model, not "")"},
       {R"({"model":7})", "model must be the path of a model, not 7"},
       {R"({"model":"small","prompt_lookup_min":3})", R"(unknown key "prompt_lookup_min")"},

@@ -126,6 +126,34 @@ INSTANTIATE_TEST_SUITE_P(OnEmulatedCuda, GoldenHead,
                          testing::Combine(testing::Values("speculators"), testing::Values(Where::emulated_cuda)),
                          test_name);
 
+/// Greedy texts of the demo model, with the head that comes with it.
+TEST(DraftHead, OfTheDemoModelIsOftenRight) {
+  const std::filesystem::path models = PAGODA_SOURCE_DIR "/examples/models";
+  const json stories = json::parse(std::ifstream(test::kGoldenModels / "pagoda-stories" / "greedy.json"));
+  std::vector<TokenIds> prompts;
+  for (const json& story : stories) prompts.push_back(story.at("prompt_token_ids").get<TokenIds>());
+  prompts.resize(std::min<std::size_t>(prompts.size(), 16));
+  EngineConfig config =
+      test::drafting_config((models / "pagoda-stories").string(), speculation_with(models / "pagoda-stories-eagle3"));
+  DraftingRows rows(config, prompts, kMaxLen, Where::cpu);
+  const std::size_t count = prompts.size();
+  rows.run(std::vector<DraftingRows::Drafts>(count));
+  std::vector<std::int32_t> read(count, 0);
+  std::int32_t num_right = 0;
+  constexpr std::int32_t kSteps = 10;
+  constexpr std::int32_t kDraftsOfStep = 3;
+  for (std::int32_t step = 0; step < kSteps; ++step) {
+    std::vector<DraftingRows::Drafts> drafts;
+    for (std::size_t row = 0; row < count; ++row) {
+      const std::int32_t num_unread = rows.num_known(row) - std::exchange(read[row], rows.num_known(row));
+      drafts.push_back({kDraftsOfStep, num_unread});
+    }
+    for (const std::int32_t right : rows.run(drafts)) num_right += right;
+  }
+  const double mean = static_cast<double>(num_right) / (kSteps * static_cast<double>(count));
+  EXPECT_GT(mean, 1.2) << "of 3 drafts";
+}
+
 /// A copy of a head whose config a test changes.
 class ChangedHead {
  public:

@@ -53,6 +53,7 @@ struct Schedule {
   bool again = false;  ///< a second time, from the prefix cache
   const char* speculation = "";
   bool drafts_itself = false;  ///< whether the model is its own draft model
+  const char* head = "";       ///< draft head of tests/data/eagle
 };
 
 void PrintTo(const Schedule& schedule, std::ostream* out) {
@@ -176,6 +177,10 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     config.enable_prefix_caching = schedule().prefix_cache;
     config.speculative_config.text = schedule().speculation;
     if (schedule().drafts_itself) config.speculative_config.text = json{{"model", model.path()}}.dump();
+    if (const std::string head = schedule().head; !head.empty()) {
+      config.speculative_config.text =
+          json{{"method", "eagle3"}, {"model", PAGODA_SOURCE_DIR "/tests/data/eagle/" + head}}.dump();
+    }
     config.kv_cache_dtype = "float32";  // as the goldens were computed
     EngineSetup setup;
     if (where() == Where::split_memory) {
@@ -310,6 +315,31 @@ INSTANTIATE_TEST_SUITE_P(WithDraftModelsOnSplitMemory, GoldenSchedules,
                          testing::Combine(testing::ValuesIn(kModelsThatDraft), testing::Values(kDraftedByItself),
                                           testing::Values(Where::split_memory)),
                          test_name);
+
+/// Returns a schedule with a draft head.
+constexpr Schedule with_head(const char* name, const char* head, std::int32_t max_tokens = 512,
+                             PreemptionPolicy preemption = PreemptionPolicy::automatic) {
+  return {.name = name,
+          .max_tokens = max_tokens,
+          .preemption = preemption,
+          .scarce_blocks = preemption != PreemptionPolicy::automatic,
+          .again = preemption == PreemptionPolicy::automatic,
+          .head = head};
+}
+
+const GoldenSchedules::ParamType kWithHeads[] = {
+    {"llama-sharded-bf16", with_head("with_head", "llama-gqa"), Where::cpu},
+    {"llama-sharded-bf16", with_head("with_head_in_chunks", "llama-gqa", kChunkTokens), Where::cpu},
+    {"llama-sharded-bf16", with_head("with_head_swapped", "llama-gqa", kChunkTokens, PreemptionPolicy::swap),
+     Where::cpu},
+    {"qwen3-gqa-f32", with_head("with_head", "speculators"), Where::cpu},
+    {"qwen3-gqa-f32", with_head("with_head_recomputed", "speculators", kChunkTokens, PreemptionPolicy::recompute),
+     Where::cpu},
+    {"qwen3-gqa-f32", with_head("with_head_on_split_memory", "speculators"), Where::split_memory},
+    {"llama-gqa-bf16", with_head("with_head", "bf16"), Where::cpu},
+};
+
+INSTANTIATE_TEST_SUITE_P(WithDraftHeads, GoldenSchedules, testing::ValuesIn(kWithHeads), test_name);
 
 INSTANTIATE_TEST_SUITE_P(Rounding, GoldenSchedules,
                          testing::Combine(testing::Values("llama-gqa-bf16", "baichuan2-7b-bf16", "qwen3-untied-bf16"),
