@@ -110,8 +110,8 @@ Status fit_draft_head(const models::ModelSpec& model, models::ModelSpec& head) {
                                       ", and the model has " + std::to_string(num_layers) + " layers");
 }
 
-/// Adds the features of a draft head to the draft model's part of a block, and lets blocks be a whole number of halves
-/// of features.
+/// Adds the features of a draft head to the draft model's part of a block, and rounds the block up so that rows of
+/// features can be counted across blocks.
 void add_features(const models::FeatureLayout& features, KvLayout& layout) {
   constexpr std::int64_t kAlignment = 64;
   const std::int64_t unit = std::lcm(features.half_bytes(), kAlignment);
@@ -131,7 +131,8 @@ Status plan_draft_model(const EngineConfig& config, EnginePlan& plan) {
   if (draft->model.draft_head.has_value() != config.speculation().has_draft_head()) {
     return refuse_draft_model(ErrorCode::bad_config, draft->model.draft_head
                                                          ? R"(it is a draft head: add "method": "eagle3")"
-                                                         : R"(it is no draft head: leave out "method": "eagle3")");
+                                                         : "it is no draft head, but a " + draft->model.architecture +
+                                                               R"(: leave out "method": "eagle3")");
   }
   if (draft->model.draft_head) {
     if (Status fits = fit_draft_head(plan.model, draft->model); !fits) return fits;

@@ -5,10 +5,11 @@
     python3 tools/bench_speculation.py --model build/models/draft-pair/model --workloads free \\
         --config '{"model": "build/models/draft-pair/right"}'
 
-Writes three folders in Hugging Face's format, with random weights in bfloat16: `model`, whose layers behind the first
---draft-layers add nothing to their input; `right`, which has only those first layers and so the same logits; and
-`wrong`, of the size of `right` with other weights. The tokenizer is that of the demo model. Texts mean nothing; no
-sequence ends by itself. Needs only the standard library.
+Writes four folders in Hugging Face's format, with random weights in bfloat16: `model`, whose layers behind the first
+--draft-layers add nothing to their input; `right`, which has only those first layers and so the same logits; `wrong`, of
+the size of `right` with other weights; and `head`, an EAGLE-3 head for `model` that is never right (use it with
+'{"method": "eagle3", "model": "build/models/draft-pair/head"}'). The tokenizer is that of the demo model. Texts mean
+nothing; no sequence ends by itself. Needs only the standard library.
 """
 import argparse
 import array
@@ -52,13 +53,30 @@ def tensors_of(config, num_working):
     yield "model.norm.weight", (hidden,), "one"
 
 
-def write_model(folder, config, num_working, seed):
+def tensors_of_head(config):
+    """As tensors_of, for an EAGLE-3 head."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    kv = config["num_key_value_heads"] * config["head_dim"]
+    yield "fc.weight", (hidden, 3 * hidden), 3 * hidden
+    for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm"):
+        yield f"midlayer.{name}.weight", (hidden,), "one"
+    for name, width in (("q_proj", hidden), ("k_proj", kv), ("v_proj", kv)):
+        yield f"midlayer.self_attn.{name}.weight", (width, 2 * hidden), 2 * hidden
+    yield "midlayer.self_attn.o_proj.weight", (hidden, hidden), hidden
+    yield "midlayer.mlp.gate_proj.weight", (inner, hidden), hidden
+    yield "midlayer.mlp.up_proj.weight", (inner, hidden), hidden
+    yield "midlayer.mlp.down_proj.weight", (hidden, inner), inner
+    yield "norm.weight", (hidden,), "one"
+    yield "lm_head.weight", (config["vocab_size"], hidden), hidden
+
+
+def write_model(folder, config, tensors, seed):
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(DEMO / name, folder)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     header, end = {}, 0
-    tensors = list(tensors_of(config, num_working))
+    tensors = list(tensors)
     for name, shape, _ in tensors:
         count = 1
         for size in shape:
@@ -98,7 +116,10 @@ def main():
                "max_position_embeddings": 8192, "eos_token_id": None}
     for name, layers, seed in (("model", args.layers, 1), ("right", args.draft_layers, 1),
                                ("wrong", args.draft_layers, 2)):
-        write_model(args.folder / name, config | {"num_hidden_layers": layers}, args.draft_layers, seed)
+        of_model = config | {"num_hidden_layers": layers}
+        write_model(args.folder / name, of_model, tensors_of(of_model, args.draft_layers), seed)
+    head = config | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "tie_word_embeddings": False}
+    write_model(args.folder / "head", head, tensors_of_head(head), 3)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ bool DeviceMessageChecks::has_valid_draft_inputs(const RowWork& work, const Row&
   if (work.num_draft_inputs == 0 && work.first_draft_input == 0) return true;
   const std::int64_t end = std::int64_t{work.first_draft_input} + work.num_draft_inputs;
   const std::int64_t end_of_known = std::int64_t{work.end_position()} - work.num_drafts;
-  // A head reads a token with the features of the token before it, which an earlier step has computed.
+  // A head reads a token with the features of the token before it, which an earlier step has computed. So it reads
+  // nothing of a row with one token, behind which it cannot draft.
   const bool has_features =
       !limits_.has_draft_head || (end <= std::int64_t{work.first_position} + 1 && (work.num_drafts == 0 || end > 1));
   return limits_.has_draft_model && has_features && work.first_draft_input >= 0 && work.num_draft_inputs > 0 &&

@@ -30,6 +30,8 @@ class ConfigSource {
   /// Returns whether the key is in the config, even with the value null. For keys whose default differs from the
   /// meaning of null.
   virtual bool mentions(const char* key) const = 0;
+  /// Returns whether the value is an empty array.
+  virtual bool is_empty_list(const char* key) const = 0;
 
   /// Returns a whole number within [min, max]. Without a default the key must be present.
   virtual std::int64_t integer(const char* key, std::int64_t min, std::int64_t max,

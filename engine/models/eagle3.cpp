@@ -380,18 +380,33 @@ Result<std::unique_ptr<Model>> build(const Eagle3Config& config, const weights::
 
 void read_feature_layers(ConfigSource& config, DraftHeadFacts& facts) {
   constexpr const char* kLayers = "eagle_aux_hidden_state_layer_ids";
-  if (!config.has(kLayers)) return;
+  if (!config.has(kLayers) || config.is_empty_list(kLayers)) return;
   facts.feature_layers.clear();
   for (const double layer : config.numbers(kLayers, kNumFeatureLayers, -1)) {
     facts.feature_layers.push_back(static_cast<std::int64_t>(layer));
+    if (static_cast<double>(facts.feature_layers.back()) != layer) config.reject(kLayers, "must be whole numbers");
   }
   if (!std::ranges::is_sorted(facts.feature_layers)) config.reject(kLayers, "must be in order");
 }
 
-/// Reads the keys of the layer, which are those of Llama, or of Qwen3 where `is_qwen3`.
+/// Reads the keys that some programs write beside the others, and some into an object eagle_config.
+void read_choices(ConfigSource& config, Eagle3Config& eagle) {
+  read_feature_layers(config, eagle.facts);
+  eagle.norm_before_residual = config.boolean("norm_before_residual", eagle.norm_before_residual);
+  eagle.norm_before_fc = config.boolean("norm_before_fc", eagle.norm_before_fc);
+  eagle.norm_of_each_layer = config.boolean("fc_norm", eagle.norm_of_each_layer);
+  eagle.norm_output = config.boolean("norm_output", eagle.norm_output);
+  if (!config.boolean("use_aux_hidden_state", true)) {
+    config.reject("use_aux_hidden_state", "must be true: heads of EAGLE-1 and EAGLE-2 are not supported",
+                  ErrorCode::unsupported);
+  }
+}
+
+/// Reads the keys of the layer, which are those of Llama or Qwen3.
 void read_layer(ConfigSource& config, Eagle3Config& eagle) {
+  constexpr std::int64_t kAnyPositions = 2048;  // without rope scaling they have no effect
   eagle.has_head_norms = config.string("model_type", "llama") == "qwen3";
-  eagle.decoder = read_decoder(config);
+  eagle.decoder = read_decoder(config, {.sizes = {.max_positions = kAnyPositions}});
   eagle.attention_bias = config.boolean("attention_bias", false);
   eagle.decoder.tie_word_embeddings = false;
   if (eagle.decoder.num_layers() != 1) {
@@ -402,6 +417,7 @@ void read_layer(ConfigSource& config, Eagle3Config& eagle) {
   if (eagle.decoder.hidden_size % 2 != 0) {
     config.reject("hidden_size", "must be even in a draft head", ErrorCode::unsupported);
   }
+  if (config.has("layer_types")) read_layer_windows(config, eagle.decoder, read_window(config), 0);
 }
 
 }  // namespace
@@ -411,6 +427,7 @@ ModelSpec describe_eagle3(ConfigSource& config) {
   constexpr const char* kLayer = "transformer_layer_config";
   Eagle3Config eagle;
   if (config.has(kLayer)) {
+    eagle.norm_before_residual = true;
     config.object(kLayer, [&](ConfigSource& layer) { read_layer(layer, eagle); });
   } else {
     read_layer(config, eagle);
@@ -419,20 +436,8 @@ ModelSpec describe_eagle3(ConfigSource& config) {
   eagle.facts.target_hidden_size = config.integer("target_hidden_size", 1, kMaxWidth, eagle.decoder.hidden_size);
   eagle.facts.draft_vocab_size =
       config.integer("draft_vocab_size", 1, eagle.decoder.vocab_size, eagle.decoder.vocab_size);
-  eagle.norm_before_residual = config.boolean("norm_before_residual", false);
-  eagle.norm_before_fc = config.boolean("norm_before_fc", false);
-  eagle.norm_of_each_layer = config.boolean("fc_norm", false);
-  eagle.norm_output = config.boolean("norm_output", false);
-  if (config.has("eagle_config")) {
-    config.object("eagle_config", [&](ConfigSource& its) {
-      read_feature_layers(its, eagle.facts);
-      if (!its.boolean("use_aux_hidden_state", true)) {
-        its.reject("use_aux_hidden_state", "must be true: heads of EAGLE-1 and EAGLE-2 are not supported",
-                   ErrorCode::unsupported);
-      }
-    });
-  }
-  read_feature_layers(config, eagle.facts);
+  config.object("eagle_config", [&](ConfigSource& its) { read_choices(its, eagle); });
+  read_choices(config, eagle);
   ModelSpec spec = spec_of_decoder(eagle.decoder);
   spec.position_limit = kMaxPositions;  // the model's limit counts
   spec.draft_head = eagle.facts;

@@ -60,9 +60,9 @@ void DraftPlanner::plan(const Step& step) {
   });
   use_draft_model(without, with, room);
   if (with.num_tokens == without.num_tokens || with.pays_more_than(without, kMinGain)) return;
-  visit_drafting([](SequenceGroup&, Sequence& s) {
+  visit_drafting([this](SequenceGroup&, Sequence& s) {
     s.ahead.drafts.clear();
-    if (s.max_draft_inputs <= kMaxCatchUp) s.max_draft_inputs = 0;
+    if (s.max_draft_inputs <= config_.max_catch_up()) s.max_draft_inputs = 0;
   });
 }
 
@@ -97,7 +97,7 @@ void DraftPlanner::add_drafter(const SequenceGroup& group, Sequence& s) {
   const double chance = s.made_drafts.share_right(outcomes_.share_right(kFirstShare));
   s.made_drafts.fade(kFadeInPlan);
   std::int32_t max_drafts = 0;
-  // A head drafts behind one token, since it reads what earlier steps have run.
+  // A head can read a token once an earlier step has run the token before it.
   const bool is_ready = !config_.speculation.has_draft_head() || group.length(s) - s.num_scheduled_tokens == 1;
   for (double of_all = chance; is_ready && max_drafts < most && of_all >= config_.speculation.min_chance;
        of_all *= chance) {
@@ -120,7 +120,7 @@ void DraftPlanner::use_draft_model(const Gain& without, Gain& step, std::int32_t
   Gain with_all = step;
   add_runs_that_pay(with_all, drafters_, room);
   const bool may_read = with_all.num_tokens > step.num_tokens && with_all.pays_more_than(without, kMinGain);
-  const auto is_ready = [](const Drafter& drafter) { return drafter.num_unread <= kMaxCatchUp; };
+  const auto is_ready = [this](const Drafter& drafter) { return drafter.num_unread <= config_.max_catch_up(); };
   std::span behind = std::ranges::stable_partition(drafters_, is_ready);
   const std::span ready(drafters_.data(), drafters_.size() - behind.size());
   if (behind.empty()) {
@@ -189,7 +189,7 @@ std::int32_t DraftPlanner::add_run(Gain& step, std::span<Drafter> drafters, std:
   for (Drafter& drafter : drafters) {
     if (run >= drafter.max_drafts || num_drafts == room) continue;
     ++num_drafts;
-    num_inputs += run == 0 && drafter.num_unread <= kMaxCatchUp ? drafter.num_unread : 1;
+    num_inputs += run == 0 && drafter.num_unread <= config_.max_catch_up() ? drafter.num_unread : 1;
     step.num_kept += drafter.chance_of_last *= drafter.chance;
   }
   if (num_drafts == 0) return 0;
@@ -203,7 +203,7 @@ std::int32_t DraftPlanner::add_run(Gain& step, std::span<Drafter> drafters, std:
 /// `saved_us` of each token's time, will save the time of reading.
 void DraftPlanner::let_read(std::span<const Drafter> behind, double saved_us, std::int32_t left) {
   for (const Drafter& drafter : behind) {
-    if (left <= kMaxCatchUp || !should_read(drafter, saved_us)) continue;
+    if (left <= config_.max_catch_up() || !should_read(drafter, saved_us)) continue;
     drafter.sequence->max_draft_inputs = std::min(drafter.num_unread, left);
     left -= drafter.sequence->max_draft_inputs;
   }

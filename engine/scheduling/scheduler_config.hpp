@@ -58,6 +58,9 @@ struct SchedulerConfig {
 
   std::int32_t samples_per_step() const { return std::max(max_num_seqs, max_num_samples); }
   bool has_stages() const { return num_stages > 1; }
+  /// Returns the maximum number of unread tokens of a sequence that the draft model reads just before it makes drafts:
+  /// a head reads all right drafts again. More are read in steps before, as a prompt is.
+  std::int32_t max_catch_up() const { return std::clamp(speculation.max_drafts + 1, 16, 63); }
   /// Returns the maximum number of steps in flight: with stages at least one for each.
   std::int32_t max_steps_in_flight() const { return std::max(pipeline_depth, num_stages); }
 
@@ -87,8 +90,5 @@ inline constexpr std::int64_t kMaxPromptLogprobsOfStep = std::int64_t{1} << 20;
 /// Maximum number of tokens that proposers look at for the first time in one plan: they take about a tenth of a
 /// millisecond.
 inline constexpr std::int32_t kMaxLookedUpTokens = 4096;
-/// Maximum number of unread tokens of a sequence that the draft model reads just before it makes drafts. More are read
-/// in steps before, as a prompt is.
-inline constexpr std::int32_t kMaxCatchUp = 32;
 
 }  // namespace pagoda::scheduling

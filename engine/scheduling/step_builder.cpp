@@ -65,8 +65,9 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   step.work.push_back(work);
 }
 
-/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too. A head reads
-/// tokens behind those that earlier steps have run, and the drafts again once they are known to be right.
+/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too. A head can
+/// read a token once an earlier step has run the token before it, and reads drafts again once they are known to be
+/// right.
 void StepBuilder::add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, RowWork& work) {
   const bool is_head = config_.speculation.has_draft_head();
   const std::int32_t first = sequence.num_drafted_tokens;
@@ -82,7 +83,7 @@ void StepBuilder::add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, 
   sequence.num_drafted_tokens += is_head ? work.num_draft_inputs : num_read;
   in_flight.num_draft_runs = std::max<std::int64_t>(in_flight.num_draft_runs, num_runs);
   in_flight.num_draft_inputs += num_read;
-  if (work.num_draft_inputs > kMaxCatchUp) in_flight.num_caught_up += num_read;
+  if (work.num_draft_inputs > config_.max_catch_up()) in_flight.num_caught_up += num_read;
 }
 
 /// Adds the tokens, up to the last scheduled one, that the row has not sampled itself, on every stage.

@@ -38,7 +38,7 @@ struct InFlightStep {
   std::int64_t num_prompt_tokens = 0;  ///< number of these tokens that are in chunks of prompts
   std::int64_t num_draft_runs = 0;     ///< number of runs of the draft model
   std::int64_t num_draft_inputs = 0;   ///< number of tokens that these runs read together
-  std::int64_t num_caught_up = 0;      ///< number of these that are of sequences far behind (kMaxCatchUp)
+  std::int64_t num_caught_up = 0;      ///< number of these that are of sequences far behind (max_catch_up)
   bool waits_for_masks = false;        ///< whether its masks are not sent yet
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {

@@ -78,8 +78,9 @@ struct KvGroup {
 /// group.
 struct KvLayout {
   std::vector<KvGroup> groups = {KvGroup{}};
-  /// Bytes of the draft model's KV in one block, behind the layers of the first group, which has no window then; 0 =
-  /// there is no draft model. So it has the tokens of that group's tables, and moves and is copied with them.
+  /// Bytes of the draft model's KV in one block, with the features of a draft head and padding, behind the layers of
+  /// the first group, which has no window then; 0 = there is no draft model. So it has the tokens of that group's
+  /// tables, and moves and is copied with them.
   std::int64_t draft_bytes = 0;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.groups, self.draft_bytes); }

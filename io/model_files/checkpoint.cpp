@@ -139,7 +139,8 @@ void Checkpoint::share_head_with_embedding() {
                                          {"transformer.wte.weight", "transformer.h."},
                                          {"model.decoder.embed_tokens.weight", "model.decoder.layers."}}};
   const auto head = tensors_.find(kHeadWeight);
-  if (head == tensors_.end()) return;
+  // A draft head (models::Eagle3) has a tensor fc, and uses the embedding of its model.
+  if (head == tensors_.end() || tensors_.contains("fc.weight")) return;
   for (const auto& [embedding, layers] : kNames) {
     const auto layer = tensors_.lower_bound(layers);
     if (layer == tensors_.end() || !layer->first.starts_with(layers) || tensors_.contains(embedding)) continue;

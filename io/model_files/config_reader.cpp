@@ -28,6 +28,11 @@ bool ConfigReader::mentions(const char* key) const {
   return object_.contains(key);
 }
 
+bool ConfigReader::is_empty_list(const char* key) const {
+  const auto* value = find(key);
+  return value != nullptr && value->is_array() && value->empty();
+}
+
 void ConfigReader::reject(std::string_view key, std::string_view reason, ErrorCode code) {
   if (!status_) return;
   std::string name(key);

@@ -28,6 +28,7 @@ class ConfigReader final : public models::ConfigSource {
 
   bool has(const char* key) const override;
   bool mentions(const char* key) const override;
+  bool is_empty_list(const char* key) const override;
   std::int64_t integer(const char* key, std::int64_t min, std::int64_t max,
                        std::optional<std::int64_t> default_value = std::nullopt) override;
   double number(const char* key, double above, std::optional<double> default_value = std::nullopt) override;
