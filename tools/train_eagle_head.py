@@ -280,41 +280,32 @@ class Trainer:
             self.head.midlayer.self_attn.o_proj.weight.mul_(0.2)
             self.head.midlayer.mlp.down_proj.weight.mul_(0.2)
 
-    def inputs(self, texts: Texts, rows: torch.Tensor):
-        """Returns (hidden states of pairs, tokens that each step reads, last states of the target for each step). The end
-        token and all behind it are IGNORED."""
-        longest = texts.lengths[rows].max().item()
-        pairs = longest - 1
+    def steps(self, texts: Texts, rows: torch.Tensor, count: int):
+        """Yields (draft logits, the target's logits, whether the step reads a token) of each step of the chains that begin
+        at every pair. No step reads the end token or what is behind it."""
+        pairs = texts.lengths[rows].max().item() - 1
         ids = texts.ids[rows].clone()
         ids[torch.arange(ids.shape[1]) >= texts.lengths[rows][:, None]] = IGNORED
         ids[ids == self.target.eos] = IGNORED
-        ids = functional.pad(ids[:, :longest], (0, self.args.steps), value=IGNORED)
-        last = functional.pad(texts.last[rows][:, :longest].float(), (0, 0, 0, self.args.steps))
-        steps = range(self.args.steps)
-        return (texts.hidden[rows][:, :pairs].float(), [ids[:, 1 + s:1 + s + pairs] for s in steps],
-                [last[:, 1 + s:1 + s + pairs] for s in steps])
-
-    def logits(self, texts: Texts, rows: torch.Tensor):
-        """Yields (draft logits, target logits, whether the step reads a token) of each step."""
-        hidden, ids, last = self.inputs(texts, rows)
-        embedded = [self.target.embedding()[step.clamp(min=0)] for step in ids]
-        for logits, step_ids, states in zip(self.head.chain(hidden, embedded), ids, last):
-            yield logits, states, step_ids != IGNORED
+        ids = functional.pad(ids[:, :pairs + 1], (0, count), value=IGNORED)
+        wanted = functional.pad(texts.last[rows][:, :pairs + 1].float() @ self.output.T, (0, 0, 0, count))
+        embedded = self.target.embedding()[ids.clamp(min=0)]
+        parts = [slice(1 + step, 1 + step + pairs) for step in range(count)]
+        chain = self.head.chain(texts.hidden[rows][:, :pairs].float(), [embedded[:, part] for part in parts])
+        for logits, part in zip(chain, parts):
+            yield logits, wanted[:, part], ids[:, part] != IGNORED
 
     def loss(self, texts: Texts, rows: torch.Tensor) -> torch.Tensor:
         """Cross entropy with the target's distribution on the draft vocabulary and with its best token, where that is in
         the draft vocabulary; later steps count less."""
         total, share, weights = 0.0, self.args.best_share, 0.0
-        for step, (logits, states, is_read) in enumerate(self.logits(texts, rows)):
-            with torch.no_grad():
-                wanted = states[is_read] @ self.output.T
-                best = self.draft_of[wanted.argmax(-1)]
-                known = best != IGNORED
-                wanted = torch.softmax(wanted[known][:, self.token_of], -1) * (1 - share)
-                wanted.scatter_add_(1, best[known][:, None], torch.full((len(wanted), 1), share))
-            found = torch.log_softmax(logits[is_read][known], -1)
+        for step, (logits, wanted, is_read) in enumerate(self.steps(texts, rows, self.args.steps)):
+            best = self.draft_of[wanted.argmax(-1)]
+            used = is_read & (best != IGNORED)
+            wanted = torch.softmax(wanted[used][:, self.token_of], -1) * (1 - share)
+            wanted.scatter_add_(1, best[used][:, None], torch.full((len(wanted), 1), share))
             weight = self.args.step_decay ** step
-            total = total - weight * (wanted * found).sum(-1).mean()
+            total = total - weight * (wanted * torch.log_softmax(logits[used], -1)).sum(-1).mean()
             weights += weight
         return total / weights
 
@@ -329,7 +320,7 @@ class Trainer:
         average, step = None, 0
         while True:
             # The schedule follows the clock, because the machine may be shared and the number of steps is not known.
-            done = min(1.0, (time.monotonic() - start) / (60 * args.minutes))
+            done = min(1.0, max((time.monotonic() - start) / (60 * args.minutes), (step + 1) / args.max_steps))
             rate = args.learning_rate * min(1.0, (step + 1) / 50) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
             for group in optimizer.param_groups:
                 group["lr"] = rate
@@ -345,10 +336,12 @@ class Trainer:
             step += 1
             average = loss.item() if average is None else 0.98 * average + 0.02 * loss.item()
             progress.show(done, f"step {step}  loss {average:.3f}")
-            if not progress.visible and time.monotonic() - checked > 60:
+            if not progress.visible and time.monotonic() - checked > args.check_every_s:
+                rates, mean = self.acceptance(held_out)
                 checked = time.monotonic()
-                rates = self.acceptance(held_out)[0]
-                print(f"{(checked - start) / 60:5.1f} min  step {step}  loss {average:.4f}  {line(rates)}", flush=True)
+                print(f"{(checked - start) / 60:5.1f} min  step {step}  loss {average:.4f}  {line(rates)}  mean {mean:.2f}",
+                      flush=True)
+                write_head(args.out, head, self.token_of, torch.bfloat16)  # so that it can be stopped at any time
             if done >= 1.0:
                 progress.end()
                 return step
@@ -358,15 +351,15 @@ class Trainer:
         """Returns, for each step, how often it gives the target's greedy token if all steps before it do, over the
         chains that begin at every pair of greedy texts; and the mean number of right drafts of the chains that an engine
         runs, each of which begins behind the tokens that the one before gave."""
-        right, asked, engine = [0] * self.args.steps, [0] * self.args.steps, []
+        right, asked, engine = [0] * self.args.drafts, [0] * self.args.drafts, []
         for start in range(0, len(texts.ids), 16):
             rows = torch.arange(start, min(start + 16, len(texts.ids)))
             alive, whole, accepted = torch.tensor(True), torch.tensor(True), torch.tensor(0)
-            for step, (logits, states, is_read) in enumerate(self.logits(texts, rows)):
+            for step, (logits, wanted, is_read) in enumerate(self.steps(texts, rows, self.args.drafts)):
                 whole = whole & is_read
                 alive = alive & is_read
                 asked[step] += alive.sum().item()
-                alive = alive & (self.token_of[logits.argmax(-1)] == (states @ self.output.T).argmax(-1))
+                alive = alive & (self.token_of[logits.argmax(-1)] == wanted.argmax(-1))
                 right[step] += alive.sum().item()
                 accepted = accepted + alive.long()
             for row_accepted, row_whole in zip(accepted.tolist(), whole.tolist()):
@@ -412,26 +405,30 @@ def main() -> None:
     parser.add_argument("--target", type=Path, required=True, help="folder of the model (a Llama or alike)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the head")
     parser.add_argument("--minutes", type=float, default=15, help="training time on the wall clock (default 15)")
+    parser.add_argument("--max-steps", type=int, default=1_000_000, help="stop after so many steps")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--layer-ids", type=lambda text: [int(i) for i in text.split(",")],
                         help="layers whose inputs the head reads (default 2, half and all but 3 of the layers)")
     parser.add_argument("--draft-vocab", type=int, default=448)
-    parser.add_argument("--ffn", type=int, default=32)
+    parser.add_argument("--ffn", type=int, default=24)
     parser.add_argument("--heads", type=int, default=2)
-    parser.add_argument("--kv-heads", type=int, default=1)
+    parser.add_argument("--kv-heads", type=int, default=2)
     parser.add_argument("--head-dim", type=int, default=16)
-    parser.add_argument("--texts", type=int, default=4096, help="training texts (default 4096)")
+    parser.add_argument("--texts", type=int, default=2048, help="training texts (default 2048)")
     parser.add_argument("--story-share", type=float, default=0.1, help="part of them that are stories of the corpus")
     parser.add_argument("--temperatures", type=lambda text: [float(t) for t in text.split(",")], default=[0, 0.7, 1],
                         help="temperatures of the others (default 0,0.7,1)")
     parser.add_argument("--length", type=int, default=256, help="most tokens of a text (default 256)")
-    parser.add_argument("--steps", type=int, default=5, help="predictions of a chain (default 5)")
+    parser.add_argument("--steps", type=int, default=4, help="predictions of a chain in training (default 4)")
+    parser.add_argument("--drafts", type=int, default=5, help="predictions of a chain when measured (default 5)")
     parser.add_argument("--step-decay", type=float, default=0.9, help="factor of the loss of each further prediction")
     parser.add_argument("--best-share", type=float, default=0.3, help="weight of the target's best token in the loss")
     parser.add_argument("--rows", type=int, default=8, help="texts in a batch (default 8)")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--weight-decay", type=float, default=0.02)
+    parser.add_argument("--held-out", type=int, default=96, help="greedy texts to measure with (default 96)")
+    parser.add_argument("--check-every-s", type=float, default=120, help="seconds between measurements")
     parser.add_argument("--measure-only", action="store_true", help="print the acceptance of the head in --out")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
@@ -454,7 +451,7 @@ def main() -> None:
             config.hidden_size, args.ffn, args.heads, args.kv_heads, args.head_dim, config.vocab_size, len(token_of),
             target.layer_ids, config.rms_norm_eps, config.rope_parameters["rope_theta"], config.max_position_embeddings))
     trainer = Trainer(args, target, head, token_of)
-    held_out = greedy_texts(target, 240, args.seed, args.length)
+    held_out = greedy_texts(target, args.held_out, args.seed, args.length)
     if not args.measure_only:
         texts = target.read(rows, args.length)
         known = torch.isin(held_out.ids, token_of)[torch.arange(args.length) < held_out.lengths[:, None]]
@@ -467,7 +464,7 @@ def main() -> None:
         print(f"{args.out}: {size} bytes after {steps} steps", flush=True)
         trainer.head = load_head(args.out)[0]
     rates, mean = trainer.acceptance(held_out)
-    print(f"{len(held_out.ids)} greedy texts: {line(rates)}; an engine accepts {mean:.2f} of {args.steps} drafts")
+    print(f"{len(held_out.ids)} greedy texts: {line(rates)}; an engine accepts {mean:.2f} of {args.drafts} drafts")
 
 
 if __name__ == "__main__":
