@@ -17,8 +17,8 @@ Each folder has config.json, model.safetensors and golden.json:
       smallest_margin  the smallest gap between the best and the second logit of the 5 steps
 
 All arithmetic is float32. Heads in the format of the paper's program are given to the same package, which names the
-tensors differently. The formulas of train_eagle_head.py must give the same drafts. The tool searches for a seed for which
-no draft is a close call and the drafts vary, so that an engine with other rounding must give these tokens.
+tensors differently. The formulas of train_eagle_head.py must give the same drafts. The tool searches for a seed for
+which no draft is a close call and the drafts vary, so that an engine with other rounding must give these tokens.
 
 Needs torch, transformers, safetensors and speculators.
 """
@@ -65,12 +65,13 @@ class Head:
 
 
 HEADS = [
-    Head("llama-gqa", "the paper's format, groups of two heads, theta and norm epsilon are not the model's, F32 over BF16",
+    Head("llama-gqa",
+         "the paper's format, groups of two heads, theta and norm epsilon are not the model's, F32 over BF16",
          "llama-sharded-bf16", "float32", [0, 1, 2],
          {"intermediate_size": 44, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10,
           "rms_norm_eps": 1e-4, "theta": 1000.0}, 83),
-    Head("speculators", "the format of speculators: an embedding of its own, the residual begins behind the norm, head size "
-         "16 is not hidden / heads, one KV head, F32 over Qwen3",
+    Head("speculators", "the format of speculators: an embedding of its own, the residual begins behind the norm, head "
+         "size 16 is not hidden / heads, one KV head, F32 over Qwen3",
          "qwen3-gqa-f32", "float32", [0, 1, 1],
          {"intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16,
           "rms_norm_eps": 1e-6, "theta": 10000.0}, 71, is_speculators=True, norm_before_residual=True),
@@ -85,11 +86,12 @@ def speculators_config(head: Head, target: torch.nn.Module) -> Eagle3SpeculatorC
     layer = LlamaConfig(
         vocab_size=target.config.vocab_size, hidden_size=target.config.hidden_size, num_hidden_layers=1,
         max_position_embeddings=target.config.max_position_embeddings, tie_word_embeddings=False,
-        bos_token_id=1, eos_token_id=2, rope_parameters={"rope_type": "default", "rope_theta": keys.pop("theta")}, **keys)
+        bos_token_id=1, eos_token_id=2, rope_parameters={"rope_type": "default", "rope_theta": keys.pop("theta")},
+        **keys)
     layer._attn_implementation = "eager"
     return Eagle3SpeculatorConfig(
-        transformer_layer_config=layer, draft_vocab_size=head.draft_vocab, norm_before_residual=head.norm_before_residual,
-        eagle_aux_hidden_state_layer_ids=head.layer_ids,
+        transformer_layer_config=layer, draft_vocab_size=head.draft_vocab,
+        norm_before_residual=head.norm_before_residual, eagle_aux_hidden_state_layer_ids=head.layer_ids,
         speculators_config=SpeculatorsConfig(
             algorithm="eagle3", proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=DRAFTS)],
             default_proposal_method="greedy",
@@ -97,8 +99,8 @@ def speculators_config(head: Head, target: torch.nn.Module) -> Eagle3SpeculatorC
 
 
 def draw(head: Head, target: torch.nn.Module, seed: int) -> Eagle3DraftModel:
-    """Returns a model in float32 with weights that the head's dtype can represent. Deviations are such that drafts depend
-    on the hidden states, on the tokens and on those before."""
+    """Returns a model in float32 with weights that the head's dtype can represent. Deviations are such that drafts
+    depend on the hidden states, on the tokens and on those before."""
     torch.manual_seed(seed)
     model = Eagle3DraftModel(speculators_config(head, target)).float().eval()
     deviations = {"fc.": 0.01, "o_proj": 0.9, "self_attn": 0.2, "mlp": 0.25, "lm_head": 0.5, "embed_tokens": 0.4}
@@ -177,14 +179,15 @@ def write_eagle(head: Head, target: torch.nn.Module, model: Eagle3DraftModel, fo
     keys = head.keys
     config = HeadConfig(
         target.config.hidden_size, keys["intermediate_size"], keys["num_attention_heads"], keys["num_key_value_heads"],
-        keys["head_dim"], target.config.vocab_size, head.draft_vocab, head.layer_ids, keys["rms_norm_eps"], keys["theta"],
-        target.config.max_position_embeddings)
+        keys["head_dim"], target.config.vocab_size, head.draft_vocab, head.layer_ids, keys["rms_norm_eps"],
+        keys["theta"], target.config.max_position_embeddings)
     folder.mkdir(parents=True)
     names = {name: name.replace("layers.0.", "midlayer.") for name, _ in model.named_parameters()
              if not name.startswith(("embed_tokens", "verifier_"))}
     state = model.state_dict()
     dtype = getattr(torch, head.dtype)
-    tensors = {new: state[old].to(dtype).contiguous() for old, new in names.items()} | {"d2t": model.d2t, "t2d": model.t2d}
+    tensors = {new: state[old].to(dtype).contiguous() for old, new in names.items()}
+    tensors |= {"d2t": model.d2t, "t2d": model.t2d}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config.keys(head.dtype), indent=2, sort_keys=True) + "\n")
 
@@ -246,7 +249,7 @@ def make(head: Head, models: Path, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("tests/data/eagle"), help="folder that gets the heads' folders")
+    parser.add_argument("--out", type=Path, default=Path("tests/data/eagle"), help="folder that gets the folders")
     parser.add_argument("--models", type=Path, default=Path("tests/data/models"), help="folder of the models")
     parser.add_argument("--only", default="", help="make only heads whose name begins so")
     args = parser.parse_args()

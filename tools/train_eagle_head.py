@@ -5,8 +5,8 @@
 
 The head reads three hidden states of the model (the inputs of the layers --layer-ids) and the next token, and predicts
 the token after that; further predictions of a chain read the head's own state in place of the model's. Training runs
-such chains of --steps predictions from every position of a text, as the paper's training-time test does. A prediction is
-compared with the model's own distribution on the draft vocabulary, the tokens that the model writes most.
+such chains of --steps predictions from every position of a text, as the paper's training-time test does. A prediction
+is compared with the model's own distribution on the draft vocabulary, the tokens that the model writes most.
 
 The training texts continue the beginnings of stories of demo_corpus.py at several --temperatures; a part is the stories
 themselves. The tool prints, for each position of a chain, how often the model's greedy token is the drafted one if all
@@ -73,8 +73,9 @@ class HeadConfig:
             "draft_vocab_size": self.draft_vocab, "eagle_aux_hidden_state_layer_ids": self.layer_ids,
             "head_dim": self.head_dim, "hidden_act": "silu", "hidden_size": self.hidden, "intermediate_size": self.ffn,
             "max_position_embeddings": self.positions, "mlp_bias": False, "num_attention_heads": self.heads,
-            "num_hidden_layers": 1, "num_key_value_heads": self.kv_heads, "rms_norm_eps": self.eps, "rope_scaling": None,
-            "rope_theta": self.theta, "tie_word_embeddings": False, "torch_dtype": dtype, "vocab_size": self.vocab,
+            "num_hidden_layers": 1, "num_key_value_heads": self.kv_heads, "rms_norm_eps": self.eps,
+            "rope_scaling": None, "rope_theta": self.theta, "tie_word_embeddings": False,
+            "torch_dtype": dtype, "vocab_size": self.vocab,
         }
 
 
@@ -105,8 +106,8 @@ class Attention(nn.Module):
         return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
     def forward(self, x: torch.Tensor, past: list) -> torch.Tensor:
-        """Attends to the pairs of a text up to each one, and to the drafts behind that one: `past` has keys and values of
-        the pairs and of each draft so far, and gets those of x."""
+        """Attends to the pairs of a text up to each one, and to the drafts behind that one: `past` has keys and values
+        of the pairs and of each draft so far, and gets those of x."""
         rows, pairs, _ = x.shape
         parts = [projection(x).view(rows, pairs, -1, self.c.head_dim).transpose(1, 2)
                  for projection in (self.q_proj, self.k_proj, self.v_proj)]
@@ -136,7 +137,8 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     def __init__(self, c: HeadConfig):
         super().__init__()
-        self.input_layernorm, self.hidden_norm, self.post_attention_layernorm = (Norm(c.hidden, c.eps) for _ in range(3))
+        self.input_layernorm, self.hidden_norm = Norm(c.hidden, c.eps), Norm(c.hidden, c.eps)
+        self.post_attention_layernorm = Norm(c.hidden, c.eps)
         self.self_attn, self.mlp = Attention(c), Mlp(c)
         self.norm_before_residual = c.norm_before_residual
 
@@ -281,8 +283,8 @@ class Trainer:
             self.head.midlayer.mlp.down_proj.weight.mul_(0.2)
 
     def steps(self, texts: Texts, rows: torch.Tensor, count: int):
-        """Yields (draft logits, the target's logits, whether the step reads a token) of each step of the chains that begin
-        at every pair. No step reads the end token or what is behind it."""
+        """Yields (draft logits, the target's logits, whether the step reads a token) of each step of the chains that
+        begin at every pair. No step reads the end token or what is behind it."""
         pairs = texts.lengths[rows].max().item() - 1
         ids = texts.ids[rows].clone()
         ids[torch.arange(ids.shape[1]) >= texts.lengths[rows][:, None]] = IGNORED
@@ -296,8 +298,8 @@ class Trainer:
             yield logits, wanted[:, part], ids[:, part] != IGNORED
 
     def loss(self, texts: Texts, rows: torch.Tensor) -> torch.Tensor:
-        """Cross entropy with the target's distribution on the draft vocabulary and with its best token, where that is in
-        the draft vocabulary; later steps count less."""
+        """Cross entropy with the target's distribution on the draft vocabulary and with its best token, where that is
+        in the draft vocabulary; later steps count less."""
         total, share, weights = 0.0, self.args.best_share, 0.0
         for step, (logits, wanted, is_read) in enumerate(self.steps(texts, rows, self.args.steps)):
             best = self.draft_of[wanted.argmax(-1)]
@@ -326,7 +328,8 @@ class Trainer:
                 group["lr"] = rate
             if not order:
                 # Rows are in the order of their lengths, so that little of a batch is padding.
-                order = [list(range(i, min(i + args.rows, len(texts.ids)))) for i in range(0, len(texts.ids), args.rows)]
+                count = len(texts.ids)
+                order = [list(range(i, min(i + args.rows, count))) for i in range(0, count, args.rows)]
                 rng.shuffle(order)
             loss = self.loss(texts, torch.tensor(order.pop()))
             optimizer.zero_grad(set_to_none=True)
@@ -339,8 +342,8 @@ class Trainer:
             if not progress.visible and time.monotonic() - checked > args.check_every_s:
                 rates, mean = self.acceptance(held_out)
                 checked = time.monotonic()
-                print(f"{(checked - start) / 60:5.1f} min  step {step}  loss {average:.4f}  {line(rates)}  mean {mean:.2f}",
-                      flush=True)
+                print(f"{(checked - start) / 60:5.1f} min  step {step}  loss {average:.4f}  {line(rates)}  "
+                      f"mean {mean:.2f}", flush=True)
                 write_head(args.out, head, self.token_of, torch.bfloat16)  # so that it can be stopped at any time
             if done >= 1.0:
                 progress.end()
@@ -349,8 +352,8 @@ class Trainer:
     @torch.no_grad()
     def acceptance(self, texts: Texts) -> tuple:
         """Returns, for each step, how often it gives the target's greedy token if all steps before it do, over the
-        chains that begin at every pair of greedy texts; and the mean number of right drafts of the chains that an engine
-        runs, each of which begins behind the tokens that the one before gave."""
+        chains that begin at every pair of greedy texts; and the mean number of right drafts of the chains that an
+        engine runs, each of which begins behind the tokens that the one before gave."""
         right, asked, engine = [0] * self.args.drafts, [0] * self.args.drafts, []
         for start in range(0, len(texts.ids), 16):
             rows = torch.arange(start, min(start + 16, len(texts.ids)))
@@ -420,7 +423,7 @@ def main() -> None:
     parser.add_argument("--temperatures", type=lambda text: [float(t) for t in text.split(",")], default=[0, 0.7, 1],
                         help="temperatures of the others (default 0,0.7,1)")
     parser.add_argument("--length", type=int, default=256, help="most tokens of a text (default 256)")
-    parser.add_argument("--steps", type=int, default=4, help="predictions of a chain in training (default 4)")
+    parser.add_argument("--steps", type=int, default=5, help="predictions of a chain in training (default 5)")
     parser.add_argument("--drafts", type=int, default=5, help="predictions of a chain when measured (default 5)")
     parser.add_argument("--step-decay", type=float, default=0.9, help="factor of the loss of each further prediction")
     parser.add_argument("--best-share", type=float, default=0.3, help="weight of the target's best token in the loss")
@@ -449,7 +452,8 @@ def main() -> None:
         token_of = draft_tokens(rows, args.draft_vocab)
         head = EagleHead(HeadConfig(
             config.hidden_size, args.ffn, args.heads, args.kv_heads, args.head_dim, config.vocab_size, len(token_of),
-            target.layer_ids, config.rms_norm_eps, config.rope_parameters["rope_theta"], config.max_position_embeddings))
+            target.layer_ids, config.rms_norm_eps, config.rope_parameters["rope_theta"],
+            config.max_position_embeddings))
     trainer = Trainer(args, target, head, token_of)
     held_out = greedy_texts(target, args.held_out, args.seed, args.length)
     if not args.measure_only:
