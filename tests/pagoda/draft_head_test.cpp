@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -135,7 +136,11 @@ TEST(DraftHead, OfTheDemoModelIsOftenRight) {
   prompts.resize(std::min<std::size_t>(prompts.size(), 16));
   EngineConfig config =
       test::drafting_config((models / "pagoda-stories").string(), speculation_with(models / "pagoda-stories-eagle3"));
-  DraftingRows rows(config, prompts, kMaxLen, Where::cpu);
+  const auto rows_of = [&](const std::vector<TokenIds>& texts) {
+    return std::make_unique<DraftingRows>(config, texts, kMaxLen, Where::cpu);
+  };
+  const auto owned = rows_of(prompts);
+  DraftingRows& rows = *owned;
   const std::size_t count = prompts.size();
   rows.run(std::vector<DraftingRows::Drafts>(count));
   std::vector<std::int32_t> read(count, 0);
@@ -152,6 +157,23 @@ TEST(DraftHead, OfTheDemoModelIsOftenRight) {
   }
   const double mean = static_cast<double>(num_right) / (kSteps * static_cast<double>(count));
   EXPECT_GT(mean, 1.2) << "of 3 drafts";
+
+  // The head has read right drafts again: it makes the drafts that it makes for a text that it reads at once.
+  std::vector<TokenIds> texts;
+  std::vector<DraftingRows::Drafts> next;
+  std::vector<DraftingRows::Drafts> next_of_fresh;
+  for (std::size_t row = 0; row < count; ++row) {
+    texts.push_back(rows.known(row));
+    texts.back().pop_back();
+    next.push_back({kDraftsOfStep, rows.num_known(row) - read[row]});
+    next_of_fresh.push_back({kDraftsOfStep, rows.num_known(row)});
+  }
+  const auto fresh = rows_of(texts);
+  fresh->run(std::vector<DraftingRows::Drafts>(count));
+  for (std::size_t row = 0; row < count; ++row) fresh->replace_last(row, rows.known(row).back());
+  fresh->run(next_of_fresh);
+  rows.run(next);
+  for (std::size_t row = 0; row < count; ++row) EXPECT_EQ(rows.made(row), fresh->made(row)) << "row " << row;
 }
 
 /// A copy of a head whose config a test changes.
