@@ -116,7 +116,7 @@ std::string test_name(const testing::TestParamInfo<GoldenHead::ParamType>& test)
 }
 
 INSTANTIATE_TEST_SUITE_P(OnCpu, GoldenHead,
-                         testing::Combine(testing::Values("llama-gqa", "speculators", "bf16"),
+                         testing::Combine(testing::Values("llama-gqa", "speculators", "bf16", "norms", "fc-norm"),
                                           testing::Values(Where::cpu)),
                          test_name);
 INSTANTIATE_TEST_SUITE_P(OnSplitMemory, GoldenHead,

@@ -342,6 +342,7 @@ const GoldenSchedules::ParamType kWithHeads[] = {
      Where::cpu},
     {"qwen3-gqa-f32", with_head("with_head_on_split_memory", "speculators"), Where::split_memory},
     {"llama-gqa-bf16", with_head("with_head", "bf16"), Where::cpu},
+    {"gemma3-six-layers-f32", with_head("with_head", "fc-norm"), Where::cpu},
 };
 
 INSTANTIATE_TEST_SUITE_P(WithDraftHeads, GoldenSchedules, testing::ValuesIn(kWithHeads), test_name);
