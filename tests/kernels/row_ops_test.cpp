@@ -558,13 +558,16 @@ TEST_P(RowOpsTest, ActivationWorksInPlaceWhenItIsNotGated) {
 TEST_P(RowOpsTest, GatherRowsCopiesRowsInTheGivenOrder) {
   const std::vector<float> x = random_floats(10 * 37, 14);
   const std::vector<std::int32_t> rows = {9, 0, 4, 4, 2};
-  std::vector<float> actual(rows.size() * 37);
-  std::vector<float> expected = actual;
-  GatherRowsParams params{x.data(), rows.data(), static_cast<std::int64_t>(rows.size()), 37, expected.data()};
-  reference::gather_rows(params);
-  params.out = actual.data();
-  run(params);
-  EXPECT_EQ(actual, expected);
+  for (const std::int64_t width : {1, 37}) {
+    SCOPED_TRACE(width);
+    std::vector<float> actual(rows.size() * static_cast<std::size_t>(width));
+    std::vector<float> expected = actual;
+    GatherRowsParams params{x.data(), rows.data(), std::ssize(rows), width, expected.data()};
+    reference::gather_rows(params);
+    params.out = actual.data();
+    run(params);
+    EXPECT_EQ(actual, expected);
+  }
 }
 
 TEST_P(RowOpsTest, MoveBlocksMovesInTheOrderOfTheLists) {
