@@ -176,6 +176,43 @@ TEST(DraftHead, OfTheDemoModelIsOftenRight) {
   for (std::size_t row = 0; row < count; ++row) EXPECT_EQ(rows.made(row), fresh->made(row)) << "row " << row;
 }
 
+/// Returns the tokens of an engine of the demo model for requests of different kinds, and the number of their drafts.
+std::pair<std::vector<TokenIds>, std::int64_t> stories_with(const std::string& speculation) {
+  EngineConfig config = test::drafting_config(PAGODA_SOURCE_DIR "/examples/models/pagoda-stories", speculation);
+  config.cpu_isa.clear();
+  config.kv_cache_dtype = "auto";
+  config.num_device_blocks = 300;  // fewer than all requests need
+  const auto engine = Engine::create(config);
+  if (!engine) throw std::runtime_error(engine.error().message);
+  std::vector<GenerateRequest> requests;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    GenerateRequest request;
+    request.prompt = seed % 2 == 0 ? "Once upon a time" : "One day, a brave rabbit named Momo";
+    request.sampling.max_tokens = 300;
+    request.sampling.ignore_eos = true;
+    request.sampling.temperature = seed % 3 == 0 ? 0 : 0.8;
+    request.sampling.seed = static_cast<std::int64_t>(seed);
+    request.sampling.n = seed == 4 ? 2 : 1;
+    requests.push_back(request);
+  }
+  std::vector<TokenIds> tokens;
+  std::int64_t num_drafts = 0;
+  for (const auto& result : (*engine)->generate(requests)) {
+    if (!result) throw std::runtime_error(result.error().message);
+    for (const auto& output : result->outputs) tokens.push_back(output.token_ids);
+    num_drafts += result->timing.draft_tokens;
+  }
+  return {tokens, num_drafts};
+}
+
+TEST(DraftHead, ChangesNoTokenOfAnEngine) {
+  const auto plain = stories_with("");
+  const auto drafted = stories_with(speculation_with(PAGODA_SOURCE_DIR "/examples/models/pagoda-stories-eagle3"));
+  EXPECT_EQ(drafted.first, plain.first);
+  EXPECT_EQ(plain.second, 0);
+  EXPECT_GT(drafted.second, 0) << "from time to time the head is tried, however long it takes";
+}
+
 /// A copy of a head whose config a test changes.
 class ChangedHead {
  public:
@@ -221,7 +258,7 @@ TEST(DraftHead, IsRefusedForReasonsThatAreNamed) {
   EXPECT_THAT(error_of(test::drafting_config(model.path(), json{{"model", head}}.dump())),
               HasSubstr(R"(it is a draft head: add "method": "eagle3")"));
   EXPECT_THAT(error_of(test::drafting_config(model.path(), speculation_with(other.path()))),
-              HasSubstr(R"(it is no draft head: leave out "method": "eagle3")"));
+              HasSubstr(R"(it is no draft head, but a Qwen2ForCausalLM: leave out "method": "eagle3")"));
   EXPECT_THAT(error_of(test::drafting_config(head, "")), HasSubstr("is a draft head, which makes drafts for another"));
 }
 
