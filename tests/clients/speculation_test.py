@@ -37,6 +37,7 @@ DRAFTS = ["pagoda:spec_decode_num_drafts_total", "pagoda:spec_decode_num_draft_t
           "pagoda:spec_decode_num_accepted_tokens_total"]
 CONFIGS = {"ngram": {"method": "ngram", "num_speculative_tokens": 16, "prompt_lookup_min": 3},
            "suffix": {"method": "suffix", "num_speculative_tokens": 16}}
+MODELS = ("draft model", "head")  # whose drafts may not pay
 
 pagoda = model = adapter = None
 expected = []
@@ -177,6 +178,7 @@ def setUpModule():
     draft = os.path.join(kept.name, "draft")
     cut_model(model, draft, 1)
     CONFIGS["draft model"] = {"model": draft, "num_speculative_tokens": 8}
+    CONFIGS["head"] = {"method": "eagle3", "model": model + "-eagle3", "num_speculative_tokens": 8}
     adapter = make_adapter(os.path.join(kept.name, "adapter"), 7, base=model)
     with serving() as (server, connection):
         expected[:] = answers(server, connection, 16)
@@ -213,7 +215,7 @@ class Equality(unittest.TestCase):
 
     def test_one_request_at_a_time_and_sixteen(self):
         for method, at_once in (("ngram", 1), ("ngram", 16), ("suffix", 16), ("draft model", 1),
-                                ("draft model", 16)):
+                                ("draft model", 16), ("head", 1), ("head", 16)):
             with self.subTest(method=method, at_once=at_once), serving(*speculative(method)) as (server, connection):
                 before = scrape(server)
                 found = answers(server, connection, at_once)
@@ -221,7 +223,7 @@ class Equality(unittest.TestCase):
                 counted = [int(Change(before, scrape(server)).get(name)) for name in DRAFTS]
                 self.expect(found)
                 # Drafts of so small a model may not pay beside many streams.
-                least = 0 if method == "draft model" and at_once > 1 else 1
+                least = 0 if method in MODELS and at_once > 1 else 1
                 self.assertGreaterEqual(accepted_of(found), least)
                 drafts, draft_tokens, accepted = counted
                 # A step in flight may have drafts of a sequence that a stop string has ended: its answer is out already.
@@ -234,7 +236,8 @@ class Equality(unittest.TestCase):
     def test_requests_that_are_preempted(self):
         # Two at a time have memory for drafts; sixteen take it from each other.
         recompute, swap = ("--preemption-mode", "recompute"), ("--preemption-mode", "swap", "--num-host-blocks", "120")
-        for method, flags in (("ngram", recompute), ("ngram", swap), ("draft model", recompute), ("draft model", swap)):
+        for method, flags in (("ngram", recompute), ("ngram", swap), ("draft model", recompute), ("draft model", swap),
+                              ("head", recompute), ("head", swap)):
             with self.subTest(method=method, flags=flags), serving(*speculative(method), "--num-device-blocks", "48", "--block-size", "16",
                                                     "--max-model-len", "512", *flags) as (server, connection):
                 found = []
@@ -243,10 +246,10 @@ class Equality(unittest.TestCase):
                 stats = server.stats()
                 self.expect(found)
                 self.assertGreater(stats["preemptions_recompute_total"] + stats["preemptions_swap_total"], 0)
-                self.assertGreaterEqual(accepted_of(found), 0 if method == "draft model" else 1)
+                self.assertGreaterEqual(accepted_of(found), 0 if method in MODELS else 1)
 
     def test_a_worker_that_is_killed(self):
-        for method in ("ngram", "draft model"):
+        for method in ("ngram", "draft model", "head"):
             with self.subTest(method=method):
                 self.kill_a_worker(method)
 
@@ -261,7 +264,7 @@ class Equality(unittest.TestCase):
             os.kill(dead, signal.SIGKILL)
             found = asked.result()
             self.expect(found)
-            self.assertGreaterEqual(accepted_of(found), 0 if method == "draft model" else 1)
+            self.assertGreaterEqual(accepted_of(found), 0 if method in MODELS else 1)
             stats = server.wait_until_idle(30)
             self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (1, 0))
             self.assertNotIn(dead, stats["worker_pids"])
