@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -260,6 +263,25 @@ TEST(DraftHead, IsRefusedForReasonsThatAreNamed) {
   EXPECT_THAT(error_of(test::drafting_config(model.path(), speculation_with(other.path()))),
               HasSubstr(R"(it is no draft head, but a Qwen2ForCausalLM: leave out "method": "eagle3")"));
   EXPECT_THAT(error_of(test::drafting_config(head, "")), HasSubstr("is a draft head, which makes drafts for another"));
+}
+
+TEST(DraftHead, DraftsNoTokenBeyondTheVocabulary) {
+  const ServableModel model(golden_of("llama-gqa").at("target").get<std::string>());
+  std::ifstream file(kHeads / "llama-gqa" / "model.safetensors", std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  const json header = json::parse(bytes.substr(sizeof(header_bytes), header_bytes));
+  const std::size_t first =
+      sizeof(header_bytes) + header_bytes + header.at("d2t").at("data_offsets").at(0).get<std::size_t>();
+  for (const std::int64_t distance : {std::int64_t{-1}, std::int64_t{149}, std::numeric_limits<std::int64_t>::max()}) {
+    std::memcpy(bytes.data() + first, &distance, sizeof(distance));
+    test::TemporaryFolder folder;
+    std::filesystem::copy(kHeads / "llama-gqa" / "config.json", folder.path() / "config.json");
+    folder.write("model.safetensors", bytes);
+    EXPECT_THAT(error_of(test::drafting_config(model.path(), speculation_with(folder.path()))),
+                HasSubstr("tensor \"d2t\" leads from token 0 out of the vocabulary"));
+  }
 }
 
 TEST(DraftHead, ItsMemoryIsPlanned) {
