@@ -53,7 +53,7 @@ class Reader {
     if (value) {
       refuse(R"(must be "ngram", "suffix", "draft_model" or "eagle3")", "method", *value);
     } else {
-      set_problem(R"(needs the key method ("ngram" or "suffix") or the key model (a draft model))");
+      set_problem(R"(needs the key method ("ngram", "suffix" or "eagle3") or the key model (a draft model))");
     }
     return std::nullopt;
   }

@@ -26,8 +26,10 @@ void add_rank(StepResult& step, StepResult& rank, bool is_in_last_stage) {
   }
   const std::size_t num_rows = std::min(step.rows.size(), rank.rows.size());
   for (std::size_t i = 0; i < num_rows; ++i) {
-    const Error* error = rank.rows[i].error();
-    if (error != nullptr && step.rows[i].error() == nullptr) step.rows[i].output = *error;
+    const Error* const error = rank.rows[i].error();
+    const Error* const before = step.rows[i].error();
+    // Without its adapter a row has computed KV that must be forgotten, whatever else has failed.
+    if (error != nullptr && (before == nullptr || error->code == ErrorCode::bad_adapter)) step.rows[i].output = *error;
   }
 }
 

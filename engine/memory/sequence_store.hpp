@@ -170,8 +170,9 @@ class SequenceStore {
   // --- events since the last plan; unknown sequences are ignored: they were preempted or released
   /// Removes from the prefix cache the blocks that the steps from `first` on should have computed; 0 = no step failed.
   void forget_steps_from(StepId first);
-  /// Removes all blocks from the prefix cache; sequences keep their blocks. Blocks that were computed before are not
-  /// found later either, such as those of a swapped-out sequence that comes back.
+  /// Removes all blocks from the prefix cache; sequences keep their blocks. Blocks that were in the cache before are
+  /// not found later either, such as those of a swapped-out sequence that comes back. A running sequence goes on to
+  /// cache the blocks that it fills.
   void reset_prefix_cache();
   /// Forgets all sequences, and the content of both pools.
   void forget_everything();

@@ -69,7 +69,7 @@ bool OutputCore::open(SharedSpec spec) {
       request.num_ended += before.ended ? 1 : 0;
     }
     request.prompt_logprobs.add(progress->prompt_logprobs);
-    request.cached_tokens = progress->cached_tokens;
+    request.cached_tokens = std::min<std::int64_t>(progress->cached_tokens, std::ssize(spec->own_prompt()));
     request.preemptions = progress->preemptions;
     request.restarts = progress->restarts + 1;
     request.draft_tokens = progress->draft_tokens;

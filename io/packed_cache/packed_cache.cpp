@@ -140,7 +140,10 @@ std::uint64_t chunk_hash(std::span<const std::byte> chunk) {
 
 Result<std::shared_ptr<const PackedCache>> PackedCache::open(const fs::path& folder, std::int64_t max_bytes) {
   std::error_code error;
-  if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::owner_all, error);
+  const fs::path own = folder.has_filename() ? folder : folder.parent_path();
+  if (own.has_parent_path()) fs::create_directories(own.parent_path(), error);
+  // It has its permissions from the beginning, since another process may open it meanwhile.
+  if (!error && ::mkdir(own.c_str(), S_IRWXU) != 0 && errno != EEXIST) error = {errno, std::generic_category()};
   if (error) return cannot_make(folder, error);
   auto real = own_folder(folder);
   if (!real) return fail(std::move(real.error()));

@@ -133,6 +133,22 @@ TEST(RankResults, AnErrorOfARowFailsThisRowAlone) {
   EXPECT_EQ(step->rows.at(1).error()->message, "no token is left");
 }
 
+TEST(RankResults, ARowWithoutItsAdapterSaysSoWhateverElseHasFailed) {
+  for (const std::int32_t rank_without : {0, 1}) {
+    RankResults results(2);
+    std::optional<StepResult> step;
+    for (const std::int32_t rank : {0, 1}) {
+      StepResult result = result_of(1, rank, 5);
+      const ErrorCode code = rank == rank_without ? ErrorCode::bad_adapter : ErrorCode::internal;
+      result.rows[1].output = Error{code, "of rank " + std::to_string(rank)};
+      step = results.add(std::move(result));
+    }
+    ASSERT_TRUE(step);
+    ASSERT_NE(step->rows.at(1).error(), nullptr);
+    EXPECT_EQ(step->rows.at(1).error()->code, ErrorCode::bad_adapter) << "rank " << rank_without;
+  }
+}
+
 TEST(RankResults, ResultsOfReplacedWorkersAreIgnored) {
   RankResults results(2);
   EXPECT_FALSE(results.add(result_of(1, 0)));
