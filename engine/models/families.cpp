@@ -11,16 +11,16 @@ constexpr std::array kFamilies{
     Family{"BaiChuanForCausalLM", describe_baichuan_7b, &kBaichuanGguf},
     Family{"BaichuanForCausalLM", describe_baichuan, &kBaichuanGguf},
     Family{"Cohere2ForCausalLM", describe_cohere2, &kCohere2Gguf},
-    Family{"Eagle3DraftModel", describe_eagle3},
-    Family{"Eagle3LlamaForCausalLM", describe_eagle3},
-    Family{"Eagle3Speculator", describe_eagle3},
+    Family{"Eagle3DraftModel", describe_eagle3, nullptr, /*is_draft_head=*/true},
+    Family{"Eagle3LlamaForCausalLM", describe_eagle3, nullptr, /*is_draft_head=*/true},
+    Family{"Eagle3Speculator", describe_eagle3, nullptr, /*is_draft_head=*/true},
     Family{"GPT2LMHeadModel", describe_gpt2, &kGpt2Gguf},
     Family{"Gemma2ForCausalLM", describe_gemma2, &kGemma2Gguf},
     Family{"Gemma3ForCausalLM", describe_gemma3, &kGemma3Gguf},
     Family{"Gemma3ForConditionalGeneration", describe_gemma3_with_images},
     Family{"GraniteForCausalLM", describe_granite, &kGraniteGguf},
     Family{"LlamaForCausalLM", describe_llama, &kLlamaGguf},
-    Family{"LlamaForCausalLMEagle3", describe_eagle3},
+    Family{"LlamaForCausalLMEagle3", describe_eagle3, nullptr, /*is_draft_head=*/true},
     Family{"MinistralForCausalLM", describe_ministral},
     Family{"MistralForCausalLM", describe_mistral, &kLlamaGguf},
     Family{"OPTForCausalLM", describe_opt},
@@ -39,7 +39,9 @@ const Family* find_family(std::string_view architecture) {
 
 std::vector<std::string> known_architectures() {
   std::vector<std::string> names;
-  for (const auto& family : kFamilies) names.emplace_back(family.architecture);
+  for (const auto& family : kFamilies) {
+    if (!family.is_draft_head) names.emplace_back(family.architecture);
+  }
   std::ranges::sort(names);
   return names;
 }

@@ -50,12 +50,13 @@ struct Family {
   std::string_view architecture;  ///< architectures[0] of config.json
   ModelSpec (*describe)(ConfigSource& config);
   const GgufArchitecture* gguf = nullptr;  ///< null when no GGUF file can hold the family's models
+  bool is_draft_head = false;              ///< whether these are no models, but heads of models
 };
 
 /// Returns null when no family has this architecture.
 const Family* find_family(std::string_view architecture);
 
-/// Returns the architectures of all families, sorted.
+/// Returns the architectures of all families of models, sorted.
 std::vector<std::string> known_architectures();
 
 /// Returns the GGUF architecture that files call `name` (general.architecture); null when no family has it.

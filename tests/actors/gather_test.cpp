@@ -30,15 +30,14 @@ CountingActor::behavior_type fast(CountingActor::stateful_pointer<Counts> self) 
   return {[self](const GetStats&) { return reply(stats_of(++state_of(self).num_asked)); }};
 }
 
-/// Answers the second question before the first.
+/// When it is asked a third time, answers the second question before the first, and the third.
 CountingActor::behavior_type slow(CountingActor::stateful_pointer<Counts> self) {
   return {[self](const GetStats&) {
     auto& waiting = state_of(self).waiting;
     auto promise = self->make_response_promise<EngineStats>();
     waiting.push_back(promise);
-    if (waiting.size() == 2) {
-      deliver(waiting[1], stats_of(0));
-      deliver(waiting[0], stats_of(0));
+    if (waiting.size() == 3) {
+      for (const std::size_t question : {1, 0, 2}) deliver(waiting[question], stats_of(0));
     }
     return promise;
   }};
@@ -69,8 +68,9 @@ TEST(Gather, TakesTheAnswersOfEachActorInTheirOrder) {
             if (heard->all.size() == 2) heard->done.set_value();
           },
           [](caf::error&) { FAIL(); },
-          [heard](ReplicaId replica, const EngineStats& stats) {
+          [heard, actors](ReplicaId replica, const EngineStats& stats) {
             if (replica == 0) heard->each.push_back(stats.steps_total);
+            if (replica == 0 && heard->each.size() == 2) send_anonymously(actors.at(1).value, GetStats{});
           });
     }
   };

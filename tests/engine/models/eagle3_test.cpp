@@ -43,6 +43,11 @@ TEST(Eagle3, IsADraftHeadOfSizesThatItNames) {
   EXPECT_THAT(DraftHeadFacts::default_feature_layers(32), ElementsAre(2, 16, 29));
 }
 
+TEST(Eagle3, IsNotAmongTheModels) {
+  EXPECT_NE(find_family("LlamaForCausalLMEagle3"), nullptr);
+  EXPECT_THAT(known_architectures(), testing::Not(testing::Contains("LlamaForCausalLMEagle3")));
+}
+
 TEST(Eagle3, ReadsLayersFromEitherPlace) {
   json source = head();
   source["eagle_config"] = {{kLayers, {1, 4, 9}}};
