@@ -60,11 +60,12 @@ class Cache(unittest.TestCase):
         self.assertIn("packed weights were read from ", again.stderr)
 
     def test_small_models_are_not_kept_unless_that_is_wanted(self):
-        entries = lambda: os.listdir(os.path.join(self.folder, "pagoda", "packed"))
+        folder = os.path.join(self.folder, "pagoda", "packed")
         self.generate(min_mib=64, XDG_CACHE_HOME=self.folder)
-        self.assertEqual(entries(), [])
+        self.assertFalse(os.path.exists(folder), "it is made when something is kept")
         self.generate(XDG_CACHE_HOME=self.folder)
-        self.assertEqual(len(entries()), 1)
+        self.assertEqual(len(os.listdir(folder)), 1)
+        self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
         ended = run("cache", "list", XDG_CACHE_HOME=self.folder)
         self.assertIn(os.path.join(self.folder, "pagoda", "packed"), ended.stdout)
         self.assertIn(MODEL, ended.stdout)
