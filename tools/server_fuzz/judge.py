@@ -59,10 +59,10 @@ class Judge:
         return problems
 
     def is_rightly_refused(self, answer, expected):
-        """Returns whether the prompt does not fit the small pool."""
-        if answer.error.get("code") not in ("context_too_long", "context_length_exceeded") or expected.error:
+        """Returns whether the prompt does not fit the small pool. Of several mistakes any may be named."""
+        if answer.error.get("code") not in ("context_too_long", "context_length_exceeded"):
             return False
-        return not self.pool.holds(expected.usage["prompt_tokens"] + 1)
+        return bool(expected.error) or not self.pool.holds(expected.usage["prompt_tokens"] + 1)
 
     def problems_of_part(self, request, answer, expected):
         """Checks a cancelled request: it must have the beginning of each sequence."""
