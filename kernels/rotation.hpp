@@ -41,7 +41,7 @@ void multiply_block(float* block, float factor) {
 
 /// Applies the Walsh-Hadamard transform to the rows of a block [kRotationBlock, num_rows] in place. Each of its five
 /// steps rounds one addition or subtraction per value, so every processor that keeps this order gets the same bits,
-/// whatever `num_rows` is.
+/// for any `num_rows`.
 template <int num_rows = 1>
 void transform_block(float* block) {
   for (int stride = 1; stride < kRotationBlock; stride *= 2) {

@@ -80,7 +80,7 @@ tl::unexpected<Error> refuse_draft_model(ErrorCode code, const std::string& what
   return fail(code, "speculative_config: the draft model: " + what, "speculative_config");
 }
 
-/// What a model is planned for: to answer, or to make drafts for another model.
+/// The use of a planned model: it answers requests, or it makes drafts for another model.
 enum class Role : std::uint8_t { target, draft };
 Result<EnginePlan> plan_in_role(const EngineConfig& config, Role role);
 

@@ -54,7 +54,7 @@ def tensors_of(config, num_working):
 
 
 def tensors_of_head(config):
-    """As tensors_of, for an EAGLE-3 head."""
+    """Does for an EAGLE-3 head what tensors_of does for a model."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     kv = config["num_key_value_heads"] * config["head_dim"]
     yield "fc.weight", (hidden, 3 * hidden), 3 * hidden

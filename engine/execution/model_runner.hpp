@@ -168,7 +168,7 @@ class ModelRunner final : public StepRunner {
   /// Returns the tokens that a run reads: the first run reads what is unread, and each later one the draft before it.
   DraftInputs draft_inputs(const RowWork& work, std::int32_t run) const;
   /// Returns the number of positions by which tokens move to the front in a batch of the draft model.
-  std::int32_t draft_shift() const { return config_.features ? 1 : 0; }
+  std::int32_t draft_shift() const { return draft_head_ != nullptr ? 1 : 0; }
   /// Runs the draft model as often as draft_runs_ says. The drafts are in the token table then.
   Status make_drafts(kernels::Stream& stream, const IssuedStep& issued);
   Status run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);

@@ -28,7 +28,7 @@ void add_rank(StepResult& step, StepResult& rank, bool is_in_last_stage) {
   for (std::size_t i = 0; i < num_rows; ++i) {
     const Error* const error = rank.rows[i].error();
     const Error* const before = step.rows[i].error();
-    // Without its adapter a row has computed KV that must be forgotten, whatever else has failed.
+    // This error comes before others: a row without its adapter has computed KV that must be forgotten.
     if (error != nullptr && (before == nullptr || error->code == ErrorCode::bad_adapter)) step.rows[i].output = *error;
   }
 }

@@ -10,7 +10,7 @@
 
 namespace pagoda::models {
 
-/// What is known about a draft head beside its own decoder (ModelSpec::draft_head).
+/// Facts about a draft head, in addition to those of its decoder (ModelSpec::draft_head).
 struct DraftHeadFacts {
   /// Number of layers of the model whose inputs the head reads.
   static constexpr std::size_t kNumFeatureLayers = 3;

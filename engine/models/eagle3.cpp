@@ -22,7 +22,7 @@ using namespace layers;
 
 constexpr auto kNumFeatureLayers = static_cast<std::int64_t>(DraftHeadFacts::kNumFeatureLayers);
 
-/// What the config of a head says beside its layer.
+/// The values of a head's config.
 struct Eagle3Config {
   DecoderConfig decoder;
   DraftHeadFacts facts;
@@ -103,9 +103,10 @@ class Eagle3 final : public DraftHead, private ResidualObserver {
   Status attach(const Model& target, const KvCache& cache, const DraftHeadFacts& facts) override {
     embedding_ = weights_.embedding ? &*weights_.embedding : &target.token_embedding();
     if (embedding_->width() != hidden()) {
-      return fail(ErrorCode::bad_config, "the embedding of the model has rows of " +
-                                             std::to_string(embedding_->width()) +
-                                             " elements, and the draft head has " + std::to_string(hidden()));
+      return fail(ErrorCode::bad_config,
+                  "the embedding of the model has rows of " + std::to_string(embedding_->width()) +
+                      " elements, and the draft head has " + std::to_string(hidden()),
+                  "speculative_config");
     }
     layout_ = {.hidden_size = hidden(), .block_size = cache.block_size};
     PAGODA_ASSERT(cache.block_bytes % layout_.half_bytes() == 0, "blocks are counted in halves of rows");

@@ -20,9 +20,8 @@ void read_layers_without_rope(ConfigSource& config, DecoderConfig& decoder) {
   }
 }
 
-/// Gives the window to the layers that layer_types marks, whatever use_sliding_window says (as in transformers, whose
-/// masks follow layer_types). Without layer_types, gives the window to the layers without positions if
-/// use_sliding_window is true.
+/// Gives the window to the layers that layer_types marks. As in transformers, use_sliding_window has no effect then.
+/// Without layer_types, gives the window to the layers without positions if use_sliding_window is true.
 void read_windows(ConfigSource& config, DecoderConfig& decoder) {
   const auto window = static_cast<std::int32_t>(config.integer("sliding_window", 1, kMaxPositions, 0));
   const bool use_window = config.boolean("use_sliding_window", false);

@@ -96,11 +96,10 @@ void DraftPlanner::add_drafter(const SequenceGroup& group, Sequence& s) {
   const auto most = static_cast<std::int32_t>(std::exchange(s.ahead.drafts, {}).size());
   const double chance = s.made_drafts.share_right(outcomes_.share_right(kFirstShare));
   s.made_drafts.fade(kFadeInPlan);
-  std::int32_t max_drafts = 0;
   // A head can read a token once an earlier step has run the token before it.
-  const bool is_ready = !config_.speculation.has_draft_head() || group.length(s) - s.num_scheduled_tokens == 1;
-  for (double of_all = chance; is_ready && max_drafts < most && of_all >= config_.speculation.min_chance;
-       of_all *= chance) {
+  if (config_.speculation.has_draft_head() && group.length(s) - s.num_scheduled_tokens != 1) return;
+  std::int32_t max_drafts = 0;
+  for (double of_all = chance; max_drafts < most && of_all >= config_.speculation.min_chance; of_all *= chance) {
     ++max_drafts;
   }
   if (max_drafts > 0) drafters_.push_back({&group, &s, chance, max_drafts, group.length(s) - s.num_drafted_tokens});

@@ -65,14 +65,12 @@ void StepBuilder::run(SequenceGroup& group, Sequence& sequence, std::int32_t num
   step.work.push_back(work);
 }
 
-/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too. A head can
-/// read a token once an earlier step has run the token before it, and reads drafts again once they are known to be
-/// right.
+/// Adds the tokens that the draft model reads. All but the last of the drafts that it makes are read, too. A head
+/// reads drafts again once they are known to be right.
 void StepBuilder::add_draft_inputs(Sequence& sequence, std::int32_t max_inputs, RowWork& work) {
   const bool is_head = config_.speculation.has_draft_head();
   const std::int32_t first = sequence.num_drafted_tokens;
-  const std::int32_t end_of_known = work.end_position() - work.num_drafts;
-  const std::int32_t num_unread = (is_head ? std::min(end_of_known, work.first_position + 1) : end_of_known) - first;
+  const std::int32_t num_unread = work.end_position() - work.num_drafts - first;
   const bool makes_drafts = work.num_drafts > 0 && sequence.ahead.has_made_drafts();
   PAGODA_ASSERT(!makes_drafts || (num_unread > 0 && num_unread <= max_inputs), "drafts follow what was read");
   if (num_unread <= 0 || max_inputs == 0) return;

@@ -71,7 +71,7 @@ Status read_draft_tokens(const Checkpoint& checkpoint, std::int64_t vocab_size, 
   if (!checkpoint.contains(kName)) {
     return facts.draft_vocab_size == vocab_size
                ? Status()
-               : bad("is missing, which has the tokens of a draft vocabulary smaller than the model's");
+               : bad("is missing: it has the model's token for each token of a smaller draft vocabulary");
   }
   const auto stored = checkpoint.stored(kName);
   const auto size = static_cast<std::size_t>(facts.draft_vocab_size);
