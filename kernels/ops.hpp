@@ -313,9 +313,16 @@ struct PagedAttentionParams {
   float scale = 1.0F;
   const float* alibi_slopes = nullptr;  ///< [num_heads] or null
   std::int32_t window = 0;              ///< sliding window in tokens; 0 = none
+  std::int32_t first_position = 0;      ///< the first position that rows see; earlier ones hold nothing
   float softcap = 0.0F;                 ///< 0 = none
   float* out = nullptr;                 ///< [num_tokens, num_heads * head_dim]
   NarrowRows narrow_out = {};           ///< instead of out
+
+  /// Returns the first position that a row at `position` sees. Each row sees its own position.
+  std::int64_t first_seen(std::int64_t position) const {
+    const std::int64_t in_window = window > 0 ? position - window + 1 : 0;
+    return std::min(position, std::max<std::int64_t>(first_position, in_window));
+  }
 };
 
 enum class Activation : std::uint8_t { silu, gelu, gelu_tanh, relu };

@@ -359,9 +359,7 @@ void check_sequence(Checker& checker, const PagedAttentionParams& p, std::int64_
                "context_len " + name + " must fit its block table (" + std::to_string(p.max_blocks * block_size) + ")",
                context);
   if (!checker.ok() || rows == 0) return;
-  const std::int64_t first_position =
-      p.window > 0 ? std::max<std::int64_t>(0, context - rows - p.window + 1) : std::int64_t{0};
-  const std::int64_t first_block = first_position / block_size;
+  const std::int64_t first_block = p.first_seen(context - rows) / block_size;
   const std::int64_t end_block = (context + block_size - 1) / block_size;
   checker.require_range(p.block_tables + s * p.max_blocks + first_block, end_block - first_block, 0, p.cache.num_blocks,
                         "block_tables " + name + " from block " + std::to_string(first_block));
@@ -381,6 +379,7 @@ Status check_shapes(const PagedAttentionParams& p) {
       .require(p.query_stride >= p.num_heads * p.cache.head_dim, "query_stride must be at least num_heads * head_dim",
                p.query_stride)
       .require(p.window >= 0, "window must not be negative", p.window)
+      .require(p.first_position >= 0, "first_position must not be negative", p.first_position)
       .require(std::isfinite(p.scale), "scale must be finite")
       .require(p.softcap >= 0.0F, "softcap must not be negative", static_cast<std::int64_t>(p.softcap))
       .require(p.max_blocks >= 0, "max_blocks must not be negative", p.max_blocks);

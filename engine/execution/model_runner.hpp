@@ -167,8 +167,6 @@ class ModelRunner final : public StepRunner {
   void fill_draft_inputs(const ExecuteStep& step, std::byte* inputs);
   /// Returns the tokens that a run reads: the first run reads what is unread, and each later one the draft before it.
   DraftInputs draft_inputs(const RowWork& work, std::int32_t run) const;
-  /// Returns the number of positions by which tokens move to the front in a batch of the draft model.
-  std::int32_t draft_shift() const { return draft_head_ != nullptr ? 1 : 0; }
   /// Runs the draft model as often as draft_runs_ says. The drafts are in the token table then.
   Status make_drafts(kernels::Stream& stream, const IssuedStep& issued);
   Status run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);

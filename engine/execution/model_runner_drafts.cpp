@@ -59,7 +59,7 @@ void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
       ++shape.num_sequences;
       shape.num_tokens += inputs.num_tokens;
       run.batch.max_query_len = std::max(run.batch.max_query_len, inputs.num_tokens);
-      run.batch.max_context_len = std::max(run.batch.max_context_len, inputs.end_position() - draft_shift());
+      run.batch.max_context_len = std::max(run.batch.max_context_len, inputs.end_position());
     }
     if (shape.num_tokens == 0) return;
     if (draft_head_ != nullptr) shape.num_feature_rows = number == 0 ? 2 * shape.num_tokens : shape.num_tokens;
@@ -95,33 +95,32 @@ void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) {
       const DraftInputs its = draft_inputs(work, static_cast<std::int32_t>(number));
       if (its.num_tokens == 0) continue;
       const std::int32_t end = its.end_position();
-      const std::int32_t context_len = end - draft_shift();
       const auto& blocks = rows_[work.row].block_tables[kGroup];
+      const auto slot_of = [&](std::int32_t position) {
+        const KvGroup& group = layout()[kGroup];
+        return group.slot(blocks[static_cast<std::size_t>(group.block_of(position))], position);
+      };
       if (keeps_block_tables()) {
         inputs.block_table_rows[sequence] = static_cast<std::int32_t>(block_table_row(kGroup, work.row));
       } else {
         std::int32_t* table = inputs.block_tables + sequence * run.batch.shape.max_blocks;
-        std::fill(std::copy_n(blocks.begin(), layout().table_size(context_len), table),
-                  table + run.batch.shape.max_blocks, 0);
+        std::fill(std::copy_n(blocks.begin(), layout().table_size(end), table), table + run.batch.shape.max_blocks, 0);
       }
       for (std::int32_t p = its.first_position; p < end; ++p, ++token) {
-        const std::int32_t place = p - draft_shift();
-        const std::int64_t slot =
-            layout()[kGroup].slot(blocks[static_cast<std::size_t>(layout()[kGroup].block_of(place))], place);
-        inputs.slot_mapping[token] = slot;
+        inputs.slot_mapping[token] = slot_of(p);
         inputs.token_slots[token] = token_slot(work.row, p);
-        inputs.positions[token] = place;
+        inputs.positions[token] = p;
         if (draft_head_ == nullptr) continue;
         if (number > 0) {
           inputs.feature_rows[token] = last_draft_inputs_[i];
         } else {
-          const std::int64_t half = config_.features->first_half(slot, layout().block_bytes());
+          const std::int64_t half = config_.features->first_half(slot_of(p - 1), layout().block_bytes());
           inputs.feature_rows[2 * token] = static_cast<std::int32_t>(half);
           inputs.feature_rows[2 * token + 1] = static_cast<std::int32_t>(half) + layout().block_size();
         }
       }
       last_draft_inputs_[i] = static_cast<std::int32_t>(token) - 1;
-      inputs.context_len[sequence] = context_len;
+      inputs.context_len[sequence] = end;
       inputs.query_start[++sequence] = static_cast<std::int32_t>(token);
       if (!its.makes_draft) continue;
       inputs.logit_rows[sample] = static_cast<std::int32_t>(token) - 1;

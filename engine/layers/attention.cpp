@@ -122,6 +122,7 @@ void Attention::operator()(ForwardPass& pass, const Activations& activations, st
                                    .scale = static_cast<float>(shape_.scale > 0.0 ? shape_.scale : default_scale),
                                    .alibi_slopes = positions.alibi_slopes(),
                                    .window = shape_.window,
+                                   .first_position = shape_.first_position,
                                    .softcap = static_cast<float>(shape_.softcap),
                                    .out = attended.floats,
                                    .narrow_out = attended.narrow});

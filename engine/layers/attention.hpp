@@ -21,7 +21,8 @@ struct AttentionShape {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;  ///< divides num_heads
   std::int64_t head_dim = 0;
-  std::int32_t window = 0;  ///< number of tokens that a token attends to, itself included; 0 = all
+  std::int32_t window = 0;          ///< number of tokens that a token attends to, itself included; 0 = all
+  std::int32_t first_position = 0;  ///< the first position that has keys and values
   /// Index of the model's position table that the layer uses; kNoPositions: the layer ignores positions.
   std::int32_t position_table = 0;
   double scale = 0.0;    ///< factor of the products of queries and keys; 0 = 1 / sqrt(head_dim)

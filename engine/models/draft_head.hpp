@@ -50,9 +50,9 @@ struct FeatureLayout {
 /// together with the features of the token before it, and scores the tokens that may follow. A draft has no features
 /// yet: the head's own last row takes their place.
 ///
-/// The token at position p, p > 0, has the position p - 1 and the slot of p - 1 in a batch of a head. Each token of a
-/// batch has entries in ForwardBatch::feature_rows: two, the halves of its features in the KV cache (FeatureLayout), or
-/// with continues_last_run one, the row of the last run that the token follows.
+/// The token at position 0 has no features before it: a head never reads it, and its slot holds no KV. Each token of a
+/// batch has entries in ForwardBatch::feature_rows: two, the halves of the features of the token before it in the KV
+/// cache (FeatureLayout), or with continues_last_run one, the row of the last run that the token follows.
 class DraftHead : public Model {
  public:
   /// Connects the head with the model that verifies its drafts, which must outlive it. Call before the first run of

@@ -368,7 +368,9 @@ Result<std::unique_ptr<Model>> build(const Eagle3Config& config, const weights::
   weights.hidden_norm = load_norm(layer / "hidden_norm", decoder);
   QkvProjection qkv = config.has_head_norms ? load_qkv_with_norms(attention, joined, config.attention_bias)
                                             : load_qkv(attention, joined, config.attention_bias);
-  weights.attention.emplace(decoder.attention_of(0), decoder.kv_place(0), std::move(qkv),
+  AttentionShape shape = decoder.attention_of(0);
+  shape.first_position = 1;  // see DraftHead
+  weights.attention.emplace(shape, decoder.kv_place(0), std::move(qkv),
                             load_attention_output(attention, decoder, config.attention_bias));
   weights.mlp_norm = load_norm(layer / "post_attention_layernorm", decoder);
   weights.mlp = load_gated_mlp(layer / "mlp", decoder);

@@ -347,7 +347,7 @@ class PagedAttention {
                              .rows = heads_per_kv_,
                              .first_position = part.positions.start,
                              .position = query.first_position + i,
-                             .window = p_.window,
+                             .first_seen = p_.first_seen(query.first_position + i),
                              .scale = p_.scale * unit(),
                              .softcap = p_.softcap,
                              .slopes = p_.alibi_slopes == nullptr ? nullptr : slopes,

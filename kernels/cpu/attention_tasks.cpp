@@ -32,7 +32,7 @@ std::vector<QueryTile> tiles_of(const PagedAttentionParams& p, const TileLimits&
                      .first_row = p.query_start[s] + first,
                      .first_position = position,
                      .count = end - first,
-                     .first_seen = p.window > 0 ? std::max<std::int64_t>(0, position - p.window + 1) : 0};
+                     .first_seen = p.first_seen(position)};
       if (heads_together && tile.count * heads_per_kv(p) <= limits.stream_rows) {
         tiles.push_back(tile);
         continue;

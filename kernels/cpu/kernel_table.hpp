@@ -168,7 +168,7 @@ struct SoftmaxTileArgs {
   std::int64_t rows = 0;
   std::int64_t first_position = 0;  ///< position of the tile's first column
   std::int64_t position = 0;        ///< position of the rows' queries, the last that they see
-  std::int64_t window = 0;          ///< 0 = none
+  std::int64_t first_seen = 0;      ///< the first position that the queries see
   float scale = 1.0F;
   float softcap = 0.0F;           ///< 0 = none
   const float* slopes = nullptr;  ///< [rows] or null

@@ -43,9 +43,10 @@ struct AttentionArgs {
   float power_factor;  ///< scale * log2(e) if plain_scores; otherwise 1, because scores are in units of log2
   float softcap;       ///< 0 = none
   float inverse_softcap;
-  const float* alibi_slopes;  ///< [num_heads] or null
-  std::int32_t window;        ///< 0 = none
-  OutRows out;                ///< [tokens, num_heads * head_dim]
+  const float* alibi_slopes;    ///< [num_heads] or null
+  std::int32_t window;          ///< 0 = none
+  std::int32_t first_position;  ///< earlier positions hold nothing
+  OutRows out;                  ///< [tokens, num_heads * head_dim]
 
   std::int32_t split_query_len;  ///< a sequence with at most this many rows is split
   Divider by_split_row_tiles;
@@ -96,7 +97,7 @@ __device__ inline RowTile row_tile_at(const AttentionArgs& args, std::int32_t se
   result.num_packed = left < rows ? left : rows;
   const std::int32_t last_row = args.by_group.quotient(result.first_packed + result.num_packed - 1);
   result.first_position = result.position(args.by_group.quotient(result.first_packed));
-  result.first_token = first_seen(result.first_position, args.window);
+  result.first_token = first_seen(result.first_position, args.window, args.first_position);
   result.end_token = result.position(last_row) + 1;
   return result;
 }
@@ -277,8 +278,8 @@ __device__ inline float shaped_score(const AttentionArgs& args, float dot, float
   return __fmul_rn(score, kLog2E);
 }
 
-__device__ inline bool sees(std::int32_t position, std::int32_t token, std::int32_t window) {
-  return token <= position && (window == 0 || token > position - window);
+__device__ inline bool sees(const AttentionArgs& args, std::int32_t position, std::int32_t token) {
+  return token <= position && token >= first_seen(position, args.window, args.first_position);
 }
 
 /// Returns the number that is subtracted from scores; finite even if no position has been seen.

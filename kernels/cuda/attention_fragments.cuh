@@ -242,7 +242,7 @@ __device__ __forceinline__ void shape_scores(const AttentionArgs& args, const Ro
                                              int lane, const Row& row, float (&scores)[kRowTiles][kScoreTiles][4]) {
   // Whether there may be a row that does not see all positions of the scores.
   const bool masked = first + kScoreTiles * 8 > tile.first_position + 1 ||
-                      (args.window > 0 && first <= tile.end_token - 1 - args.window);
+                      first < first_seen(tile.end_token - 1, args.window, args.first_position);
   if (plain && !masked) return;
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void shape_scores(const AttentionArgs& args, const Ro
           const std::int32_t token = first + n * 8 + lane % 4 * 2 + e % 2;
           float score = scores[m][n][e];
           if constexpr (!plain) score = shaped_score(args, score, place.slope, token - place.position);
-          scores[m][n][e] = sees(place.position, token, args.window) ? score : minus_infinity();
+          scores[m][n][e] = sees(args, place.position, token) ? score : minus_infinity();
         }
       }
     }

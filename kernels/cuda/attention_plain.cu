@@ -163,7 +163,7 @@ class PlainAttention {
   __device__ float score(int r, std::int32_t token, float dot) const {
     const std::int32_t position = memory_.positions[r];
     if constexpr (kScaled) dot = __fmul_rn(dot, memory_.key_scales[lane_]);
-    if (!sees(position, token, args_.window)) return minus_infinity();
+    if (!sees(args_, position, token)) return minus_infinity();
     return args_.plain_scores ? __fmul_rn(dot, args_.power_factor)
                               : shaped_score(args_, dot, memory_.slopes[r], token - position);
   }

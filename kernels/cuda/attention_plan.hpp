@@ -255,9 +255,12 @@ PAGODA_HOST_DEVICE constexpr std::int64_t first_whole_tile(std::int64_t query_st
   return query_start * group / rows + sequence;
 }
 
-/// Returns the first position that a row at `position` sees.
-PAGODA_HOST_DEVICE constexpr std::int32_t first_seen(std::int32_t position, std::int32_t window) {
-  return window > 0 && position >= window ? position - window + 1 : 0;
+/// Returns the first position that a row at `position` sees, as PagedAttentionParams::first_seen.
+PAGODA_HOST_DEVICE constexpr std::int32_t first_seen(std::int32_t position, std::int32_t window,
+                                                     std::int32_t first_position) {
+  const std::int32_t in_window = window > 0 && position >= window ? position - window + 1 : 0;
+  const std::int32_t first = in_window > first_position ? in_window : first_position;
+  return first < position ? first : position;
 }
 
 /// Fills the split part of a plan. Leaves it zero if the group is too large for a narrow tile, or if a sequence does

@@ -62,6 +62,7 @@ AttentionArgs args_for(const PagedAttentionParams& p, const AttentionPlan& plan,
   args.inverse_softcap = p.softcap > 0.0F ? 1.0F / p.softcap : 0.0F;
   args.alibi_slopes = p.alibi_slopes;
   args.window = p.window;
+  args.first_position = p.first_position;
   args.out = out_rows(p.out, p.narrow_out);
   args.split_query_len = plan.split_query_len;
   args.by_split_row_tiles = divider(static_cast<std::int32_t>(std::max<std::int64_t>(1, plan.split_row_tiles)));

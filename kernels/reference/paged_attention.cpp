@@ -23,7 +23,7 @@ void attend(const PagedAttentionParams& p, const float* query, std::int64_t head
             const std::int32_t* block_table, float* out) {
   const KvCacheView& cache = p.cache;
   const std::int64_t kv_head = head / (p.num_heads / cache.num_kv_heads);
-  const std::int64_t first = p.window > 0 ? std::max<std::int64_t>(0, position - p.window + 1) : 0;
+  const std::int64_t first = p.first_seen(position);
 
   std::vector<double> weights;
   for (std::int64_t j = first; j <= position; ++j) {

@@ -29,6 +29,7 @@ struct AttentionCase {
   DType dtype = DType::f32;
   std::vector<std::int64_t> lengths;  ///< context length of each sequence
   std::int32_t window = 0;
+  std::int32_t first_position = 0;  ///< shorter than all lengths
   float softcap = 0.0F;
   bool alibi = false;
 
@@ -80,7 +81,7 @@ struct AttentionCase {
     for (std::int64_t j = 0; j < lengths[s]; ++j) {
       const std::int64_t block =
           block_tables[s * static_cast<std::size_t>(max_blocks) + static_cast<std::size_t>(j / block_size)];
-      slots.push_back(block * block_size + j % block_size);
+      slots.push_back(j < first_position ? -1 : block * block_size + j % block_size);
     }
     StoreKvParams params;
     params.key = keys.data();
@@ -118,10 +119,10 @@ struct AttentionCase {
       context_len.push_back(static_cast<std::int32_t>(rows.end));
       const auto table = block_tables.begin() + static_cast<std::ptrdiff_t>(rows.sequence) * max_blocks;
       tables.insert(tables.end(), table, table + max_blocks);
-      if (window > 0) {  // blocks before the window have been freed
-        const std::int64_t first_seen = std::max<std::int64_t>(0, rows.first - window + 1);
-        std::fill_n(tables.end() - max_blocks, first_seen / block_size, kStaleBlock);
-      }
+      // Blocks before the window have been freed.
+      const std::int64_t first_in_window = window > 0 ? rows.first - window + 1 : 0;
+      const std::int64_t first_seen = std::max<std::int64_t>(first_position, first_in_window);
+      std::fill_n(tables.end() - max_blocks, first_seen / block_size, kStaleBlock);
     }
     std::vector<float> out(static_cast<std::size_t>(num_tokens * query_width()), -7.0F);
     PagedAttentionParams params;
@@ -142,6 +143,7 @@ struct AttentionCase {
     params.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
     params.alibi_slopes = alibi ? slopes.data() : nullptr;
     params.window = window;
+    params.first_position = first_position;
     params.softcap = softcap;
     params.out = out.data();
     run(params);
@@ -150,7 +152,7 @@ struct AttentionCase {
 
   std::vector<Rows> whole_batch() const {
     std::vector<Rows> batch;
-    for (std::size_t s = 0; s < lengths.size(); ++s) batch.push_back({s, 0, lengths[s]});
+    for (std::size_t s = 0; s < lengths.size(); ++s) batch.push_back({s, first_position, lengths[s]});
     return batch;
   }
 };

@@ -289,6 +289,8 @@ TEST_F(OpsCheckTest, RefusesShapesThatDoNotFit) {
       paged_attention(), [](auto& p) { p.num_heads = 3; }, "multiple of num_kv_heads");
   expect_refused<PagedAttentionParams>(
       paged_attention(), [](auto& p) { p.window = -1; }, "window");
+  expect_refused<PagedAttentionParams>(
+      paged_attention(), [](auto& p) { p.first_position = -1; }, "first_position");
   expect_refused<ActivationParams>(
       activation(), [](auto& p) { p.out = const_cast<float*>(p.x); }, "must not be in place");
   expect_refused<ActivationParams>(
@@ -364,6 +366,9 @@ TEST_F(OpsCheckTest, IgnoresBlocksThatNoRowSees) {
   PagedAttentionParams p = paged_attention();
   EXPECT_FALSE(check(p).has_value());
   p.window = 2;  // the row of sequence 1 sees positions 4 and 5 only
+  EXPECT_TRUE(check(p).has_value());
+  p.window = 0;
+  p.first_position = 5;
   EXPECT_TRUE(check(p).has_value());
 }
 

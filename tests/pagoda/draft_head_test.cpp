@@ -112,6 +112,43 @@ TEST_P(GoldenHead, DraftsTheSameHoweverItReads) {
   EXPECT_EQ(rows->made(0), fresh->made(0));
 }
 
+/// Sequences that share blocks and go on differently read other tokens behind them.
+TEST_P(GoldenHead, LeavesSharedBlocksAsTheyAre) {
+  const auto& [head, where] = GetParam();
+  constexpr std::int32_t kNumShared = 8;  // two blocks
+  TokenIds text = golden_of(head).at("cases").back().at("tokens").get<TokenIds>();
+  text.resize(kNumShared + 1);
+  std::vector<TokenIds> texts;
+  for (const TokenId next : {0, 1, 2, 3, 4, 5}) {
+    texts.push_back(text);
+    texts.back().back() = next;
+  }
+  Rows rows(head, texts, where);
+  for (std::int32_t row = 1; row < std::ssize(texts); ++row) rows->share_blocks(row, 0, kNumShared / 4);
+  rows->run(std::vector<DraftingRows::Drafts>(texts.size()));
+  std::vector<std::int32_t> read;
+  for (std::size_t row = 0; row < texts.size(); ++row) {
+    std::vector<DraftingRows::Drafts> drafts(texts.size());
+    read.push_back(rows->num_known(row));
+    drafts[row] = {0, read.back()};
+    rows->run(drafts);
+  }
+  std::vector<DraftingRows::Drafts> drafts;
+  std::vector<DraftingRows::Drafts> drafts_of_fresh;
+  for (std::size_t row = 0; row < texts.size(); ++row) {
+    drafts.push_back({kNumDrafts, rows->num_known(row) - read[row]});
+    drafts_of_fresh.push_back({kNumDrafts, rows->num_known(row)});
+    texts[row] = rows->known(row);
+    texts[row].pop_back();
+  }
+  Rows fresh(head, texts, where);
+  fresh->run(std::vector<DraftingRows::Drafts>(texts.size()));
+  for (std::size_t row = 0; row < texts.size(); ++row) fresh->replace_last(row, rows->known(row).back());
+  rows->run(drafts);
+  fresh->run(drafts_of_fresh);
+  for (std::size_t row = 0; row < texts.size(); ++row) EXPECT_EQ(rows->made(row), fresh->made(row)) << "row " << row;
+}
+
 std::string test_name(const testing::TestParamInfo<GoldenHead::ParamType>& test) {
   std::string name = std::get<0>(test.param);
   std::ranges::replace(name, '-', '_');

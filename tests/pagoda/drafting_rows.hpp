@@ -129,6 +129,16 @@ class DraftingRows {
     known_[row].back() = token;
   }
 
+  /// Gives a row the first blocks of another one, for tokens that both have. Call before the first step.
+  void share_blocks(std::int32_t row, std::int32_t other, std::int32_t num_blocks) {
+    for (std::int32_t group = 0; group < num_groups_; ++group) {
+      const auto first_of = [&](std::int32_t its) {
+        return blocks_.begin() + std::ptrdiff_t{its * num_groups_ + group} * blocks_of_row_;
+      };
+      std::copy_n(first_of(other), num_blocks, first_of(row));
+    }
+  }
+
   /// Moves all blocks to the host, from there to the other blocks of the device, and copies them back in another order.
   void move_blocks() {
     CachePlan plan;

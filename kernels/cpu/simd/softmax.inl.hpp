@@ -16,9 +16,9 @@ inline void scale_in_place(float* x, float factor, std::int64_t width) {
 }
 
 void softmax_tile(const SoftmaxTileArgs& args) {
-  // A distance is key position - query position; a row sees the distances in (-window, 0].
+  // A distance is key position - query position; a row sees the distances in (nearest_unseen, 0].
   const auto first_distance = static_cast<float>(args.first_position - args.position);
-  const float nearest_unseen = args.window > 0 ? -static_cast<float>(args.window) : -kInfinity;
+  const auto nearest_unseen = static_cast<float>(args.first_seen - 1 - args.position);
   const bool sees_all = first_distance <= -static_cast<float>(kScoreTile - 1) && first_distance > nearest_unseen;
   RowPrefetcher prefetcher(args.next, args.rows);
   for (std::int64_t r = 0; r < args.rows; ++r) {

@@ -116,7 +116,7 @@ TEST(AttentionPlan, AWindowBoundsThePartitions) {
       for (const std::int32_t rows : {1, 2, 16}) {
         for (std::int32_t context = rows; context <= bound; ++context) {
           const std::int32_t shift = partition_shift(context);
-          const std::int32_t first = first_seen(context - rows, window) >> shift;
+          const std::int32_t first = first_seen(context - rows, window, 0) >> shift;
           const std::int32_t end = ((context - 1) >> shift) + 1;
           ASSERT_LE(end - first, max_partitions(bound, rows, window)) << window << " " << rows << " " << context;
         }

@@ -218,6 +218,14 @@ TEST_P(CudaPagedAttention, MatchesTheReferenceWithWindowSoftcapAndAlibi) {
   expect_like_reference({.lengths = {3, 90}, .window = 20, .softcap = 30.0F, .alibi = true});
 }
 
+TEST_P(CudaPagedAttention, SeesNothingBeforeTheFirstPosition) {
+  for (const std::int32_t first : {1, 2, 15, 16, 35}) {
+    SCOPED_TRACE(first);
+    expect_like_reference({.lengths = {36, 90, 600}, .first_position = first});
+    expect_like_reference({.lengths = {36, 90}, .window = 20, .first_position = first, .alibi = true});
+  }
+}
+
 TEST_P(CudaPagedAttention, MatchesTheReferenceInChunksOfAnySize) {
   expect_chunks_like_reference({.lengths = {1, 45, 130}});
   expect_chunks_like_reference({.num_heads = 3, .num_kv_heads = 1, .head_dim = 20, .lengths = {90, 31}});
