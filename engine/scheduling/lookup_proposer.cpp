@@ -47,11 +47,13 @@ void LookupProposer::propose(const SequenceGroup& group, Sequence& sequence, std
   const bool is_complete = add_places(group, tokens, state, new_tokens);
   const std::int64_t num_left = std::min(group.max_drafts(sequence), static_cast<std::int64_t>(max_drafts));
   if (!is_complete || num_left <= 0) return;
-  if (state.num_known != tokens.size() || state.version != history_.version()) find_continuation(group, tokens, state);
   // The sample in flight takes the first token of the continuation.
   const std::int64_t skipped = sequence.num_placeholders;
-  const std::int64_t count =
-      std::min<std::int64_t>({std::ssize(state.continuation) - skipped, config_.max_drafts, num_left});
+  const std::int64_t max_length = skipped + std::min<std::int64_t>(config_.max_drafts, num_left);
+  if (state.num_known != tokens.size() || state.version != history_.version() || state.max_length < max_length) {
+    find_continuation(group, tokens, max_length, state);
+  }
+  const std::int64_t count = std::min(std::ssize(state.continuation), max_length) - skipped;
   if (count <= 0) return;
   sequence.ahead.drafts.assign(state.continuation.begin() + skipped, state.continuation.begin() + skipped + count);
   chances.assign(state.chances.begin() + skipped, state.chances.begin() + skipped + count);
@@ -72,8 +74,10 @@ bool LookupProposer::add_places(const SequenceGroup& group, const JoinedTokens& 
          add(*state.in_output, tokens.size() - 1, state.loaded_end);
 }
 
-void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedTokens& tokens, State& state) const {
+void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedTokens& tokens,
+                                       std::int64_t max_length, State& state) const {
   state.num_known = tokens.size();
+  state.max_length = max_length;
   state.version = history_.version();
   state.continuation.clear();
   state.chances.clear();
@@ -91,7 +95,7 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
   state.match_size = match_size(found.num_agreed);
   const double share_right = state.outcomes[state.match_size].share_right(kFirstShares[state.match_size]);
   double chance = 1;
-  while (std::ssize(state.continuation) <= config_.max_drafts) {
+  while (std::ssize(state.continuation) < max_length) {
     // The text of the sequence itself goes on with the continuation: it may repeat itself.
     const auto next = [&](const Found::Place& place) {
       const std::size_t at = static_cast<std::size_t>(place.position) + state.continuation.size();

@@ -48,7 +48,8 @@ class LookupProposer final : public Proposer {
     std::uint32_t match_size = 0;                       ///< index in `outcomes` of the latest drafts
     // The rest follows from the tokens.
     std::optional<EarlierPlaces> in_output;
-    TokenIds continuation;        ///< what probably follows the known tokens
+    TokenIds continuation;        ///< what probably follows the known tokens, at most max_length tokens
+    std::int64_t max_length = 0;
     std::vector<double> chances;  ///< that a token of the continuation and all before it are right
     std::int32_t num_known = 0;   ///< number of known tokens that the continuation belongs to; 0 = none
     std::int64_t version = 0;     ///< version of the history that it belongs to
@@ -69,7 +70,8 @@ class LookupProposer final : public Proposer {
     std::int32_t num_agreed = 0;
     std::vector<Place> places;
   };
-  void find_continuation(const SequenceGroup& group, const JoinedTokens& tokens, State& state) const;
+  void find_continuation(const SequenceGroup& group, const JoinedTokens& tokens, std::int64_t max_length,
+                         State& state) const;
   /// Adds the places of `text`, whose n-grams are in `earlier`, that agree with the end of `tokens` in at least as many
   /// tokens as those before. If they agree in more, they replace those.
   void find_places(const JoinedTokens& tokens, const JoinedTokens& text, const EarlierPlaces& earlier,

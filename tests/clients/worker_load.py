@@ -57,6 +57,7 @@ class Outcome:
         self.done = None  # the event that is its end
         self.error = None
         self.times = []  # of its events
+        self.deltas = []  # (time, number of tokens)
         self.ended = threading.Event()
 
     def tokens(self):
@@ -97,6 +98,7 @@ class Connection:
             outcome.times.append(time.monotonic())
             if event["event"] == "delta":
                 outcome.streamed.setdefault(event["index"], []).extend(event["token_ids"])
+                outcome.deltas.append((outcome.times[-1], len(event["token_ids"])))
             elif event["event"] == "done":
                 outcome.done = event
                 outcome.outputs = [(o["token_ids"], o["text"], o["finish_reason"]) for o in event["outputs"]]
