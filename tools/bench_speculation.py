@@ -16,6 +16,10 @@ field), `quote` (sum up a text by quotations) and `free` (stories and explanatio
 of decoding (`cache_miss` in --json: prompt tokens that were not). The tool exits with 1 if a text differs from that of
 another case or round.
 
+With --llama-server a server of llama.cpp with the same model file runs the same requests without speculation (`llama`)
+and with each --llama-spec, in the same turns. With one stream its tokens/s are those that it measures of decoding. Its
+texts are not compared: its arithmetic is another one.
+
 Prints a table: tokens/s as medians over the rounds, ratios as medians of the ratios in each round, draft tokens, the
 share of them that was right, and the tokens of a stream for each step that computed it. --json prints all numbers.
 
@@ -32,6 +36,7 @@ import sys
 import time
 
 from bench_lora import Target
+from compare_llama_server import LlamaServer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
@@ -183,7 +188,22 @@ def start(args, model, stack):
         server = stack.enter_context(Server(args.pagoda, model, *flags_of(args, True)))
         target = Target(server.url, "")
         targets |= {case: (target, {"speculation": case == "on"}) for case in ("off", "on") if case in args.cases}
+    for name, flags in llama_cases(args).items():
+        server = LlamaServer(argparse.Namespace(
+            llama_server=args.llama_server, gguf=model, threads=args.threads, clients=args.streams, input_len=1024,
+            output_len=max(args.max_tokens, args.stream_tokens), llama_args=flags))
+        stack.callback(server.process.wait)
+        stack.callback(server.process.kill)
+        targets[name] = (Target(f"http://127.0.0.1:{server.port}", ""), {})
     return targets
+
+
+def llama_cases(args):
+    """{case: flags of llama-server}"""
+    if not args.llama_server:
+        return {}
+    named = dict(spec.split("=", 1) for spec in args.llama_spec)
+    return {"llama": args.llama_args} | {f"llama {name}": f"{args.llama_args} {flags}" for name, flags in named.items()}
 
 
 # ---- clients ----
@@ -197,10 +217,16 @@ def body_of(answer):
 async def ask(target, messages, max_tokens, fields):
     body = {"model": target.model, "messages": messages, "max_tokens": max_tokens, "temperature": 0, "timing": True}
     answer = body_of(await target.call("POST", "/v1/chat/completions", {**body, **fields}))
-    choice, timing = answer["choices"][0], answer["timing"]
-    return {"text": choice["message"]["content"], "finish_reason": choice["finish_reason"],
-            "tokens": answer["usage"]["completion_tokens"], "cache_miss": timing["cache_miss"],
-            "draft_tokens": timing.get("draft_tokens", 0), "drafts_accepted": timing["drafts_accepted"]}
+    choice = answer["choices"][0]
+    outcome = {"text": choice["message"]["content"], "finish_reason": choice["finish_reason"],
+               "tokens": answer["usage"]["completion_tokens"]}
+    if "timings" in answer:  # of llama-server
+        timing = answer["timings"]
+        return {**outcome, "cache_miss": timing["prompt_n"], "draft_tokens": timing.get("draft_n", 0),
+                "drafts_accepted": timing.get("draft_n_accepted", 0), "decode_s": timing["predicted_ms"] / 1000}
+    timing = answer["timing"]
+    return {**outcome, "cache_miss": timing["cache_miss"], "draft_tokens": timing.get("draft_tokens", 0),
+            "drafts_accepted": timing["drafts_accepted"]}
 
 
 async def load(target, conversations, streams, max_tokens, fields):
@@ -260,7 +286,10 @@ async def measure(args, targets, loads, texts):
                 # Drafts of the method suffix do not come from the answers of earlier rounds, which had other users.
                 answers, seconds = await load(target, conversations, workload[1], max_tokens,
                                               {**fields, "user": f"{case} {number}"})
-                texts.compare(workload, case, answers)
+                if not case.startswith("llama"):
+                    texts.compare(workload, case, answers)
+                elif workload[1] == 1:
+                    seconds = sum(answer["decode_s"] for answer in answers)
                 results[case] = facts(answers, seconds)
                 if sys.stderr.isatty():
                     print(f"round {number + 1} of {args.rounds}, {workload[0]}, {workload[1]} streams, {case}: "
@@ -276,7 +305,8 @@ def row_of(workload, results):
     cases = {case: {name: round(statistics.median(one[case][name] for one in results), digits or None)
                     for name, digits in names.items()} for case in results[0]}
     ratio = lambda a, b: statistics.median(one[a]["tokens_per_s"] / one[b]["tokens_per_s"] for one in results)
-    ratios = {f"{a} / {b}": round(ratio(a, b), 3) for a, b in RATIOS if a in cases and b in cases}
+    pairs = RATIOS + [(case, "llama") for case in cases if case.startswith("llama ")] + [("on", "llama")]
+    ratios = {f"{a} / {b}": round(ratio(a, b), 3) for a, b in pairs if a in cases and b in cases}
     return {"workload": workload[0], "streams": workload[1], "cases": cases, "ratios": ratios,
             "rounds": [{case: round(one[case]["tokens_per_s"], 2) for case in one} for one in results]}
 
@@ -313,6 +343,10 @@ def main():
     parser.add_argument("--stream-tokens", type=int, default=128, help="maximum tokens of a request with --streams")
     parser.add_argument("--kv-gib", type=float, default=1, help="KV cache of each server")
     parser.add_argument("--pagoda-args", default="", help="more flags of both servers")
+    parser.add_argument("--llama-server", metavar="FILE", help="the program of llama.cpp, to be measured as well")
+    parser.add_argument("--llama-args", default="", help="more flags of all its servers")
+    parser.add_argument("--llama-spec", action="append", default=[], metavar="NAME=FLAGS",
+                        help="flags of a way to speculate, such as 'simple=--spec-type ngram-simple'; may be repeated")
     parser.add_argument("--quick", action="store_true", help="a round of a request of 64 tokens, and of a wave of 32")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

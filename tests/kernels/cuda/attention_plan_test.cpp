@@ -176,12 +176,16 @@ TEST(AttentionPlan, TilesOfABatchAreNumberedWithoutOverlapAndWithinTheGrid) {
   }
 }
 
-TEST(AttentionPlan, FirstSeenIsTheStartOfTheWindow) {
-  EXPECT_EQ(first_seen(100, 0), 0);
-  EXPECT_EQ(first_seen(100, 1), 100);
-  EXPECT_EQ(first_seen(100, 100), 1);
-  EXPECT_EQ(first_seen(100, 101), 0);
-  EXPECT_EQ(first_seen(100, 1000), 0);
+TEST(AttentionPlan, FirstSeenIsTheStartOfTheWindowOrTheFirstPosition) {
+  EXPECT_EQ(first_seen(100, 0, 0), 0);
+  EXPECT_EQ(first_seen(100, 1, 0), 100);
+  EXPECT_EQ(first_seen(100, 100, 0), 1);
+  EXPECT_EQ(first_seen(100, 101, 0), 0);
+  EXPECT_EQ(first_seen(100, 1000, 0), 0);
+  EXPECT_EQ(first_seen(100, 0, 7), 7);
+  EXPECT_EQ(first_seen(100, 95, 7), 7);
+  EXPECT_EQ(first_seen(100, 90, 7), 11);
+  EXPECT_EQ(first_seen(5, 0, 7), 5) << "each row sees its own position";
 }
 
 TEST(AttentionPlan, SharedMemoryFitsEveryGpuAndPartitionsAreWholeTiles) {
