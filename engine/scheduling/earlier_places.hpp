@@ -20,9 +20,19 @@ struct JoinedTokens {
     const auto at = static_cast<std::size_t>(position);
     return at < first.size() ? first[at] : second[at - first.size()];
   }
+  /// Returns the tokens [end - count, end) if they are in one of the lists, else none.
+  std::span<const TokenId> together(std::int32_t end, std::int32_t count) const {
+    const auto size = static_cast<std::int32_t>(first.size());
+    if (end <= size) return first.subspan(static_cast<std::size_t>(end - count), static_cast<std::size_t>(count));
+    if (end - count < size) return {};
+    return second.subspan(static_cast<std::size_t>(end - count - size), static_cast<std::size_t>(count));
+  }
   /// Returns how many tokens before `place` equal the last tokens of `text`, at most `limit`.
   std::int32_t num_in_common(std::int32_t place, const JoinedTokens& text, std::int32_t limit) const {
     const std::int32_t most = std::min({limit, place, text.size()});
+    const auto its = text.together(text.size(), most);
+    // Mostly all agree, and one comparison of memory is far faster than one for each token.
+    if (!its.empty() && std::ranges::equal(together(place, most), its)) return most;
     std::int32_t length = 0;
     while (length < most && (*this)[place - 1 - length] == text[text.size() - 1 - length]) ++length;
     return length;

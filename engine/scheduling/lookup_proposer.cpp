@@ -11,9 +11,8 @@
 namespace pagoda::scheduling {
 namespace {
 
-/// Maximum number of places that are looked at in a list, and maximum number that count.
+/// Maximum number of places that are looked at in a list.
 constexpr int kMaxVisited = 8;
-constexpr std::size_t kMaxPlaces = 4;
 
 /// Returns the index of State::outcomes for drafts of places where `length` tokens agree.
 std::uint32_t match_size(std::int32_t length) {
@@ -74,8 +73,8 @@ bool LookupProposer::add_places(const SequenceGroup& group, const JoinedTokens& 
          add(*state.in_output, tokens.size() - 1, state.loaded_end);
 }
 
-void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedTokens& tokens,
-                                       std::int64_t max_length, State& state) const {
+void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedTokens& tokens, std::int64_t max_length,
+                                       State& state) const {
   state.num_known = tokens.size();
   state.max_length = max_length;
   state.version = history_.version();
@@ -91,7 +90,7 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
     texts[i] = earlier_outputs[i]->joined();
     find_places(tokens, texts[i], earlier_outputs[i]->places, found);
   }
-  if (found.places.empty()) return;
+  if (found.count == 0) return;
   state.match_size = match_size(found.num_agreed);
   const double share_right = state.outcomes[state.match_size].share_right(kFirstShares[state.match_size]);
   double chance = 1;
@@ -103,22 +102,27 @@ void LookupProposer::find_continuation(const SequenceGroup& group, const JoinedT
       if (at < size) return (*place.text)[static_cast<std::int32_t>(at)];
       return place.text == &tokens ? state.continuation[at - size] : OutputHistory::kEnd;
     };
+    std::array<TokenId, kMaxPlaces> nexts;
+    const auto end =
+        std::ranges::transform(found.places.begin(), found.places.begin() + found.count, nexts.begin(), next).out;
     TokenId likeliest = OutputHistory::kEnd;
     std::ptrdiff_t most = 0;
-    for (auto place = found.places.begin(); found.places.end() - place > most; ++place) {
-      const TokenId token = next(*place);
-      const std::ptrdiff_t count =
-          std::count_if(place, found.places.end(), [&](const Found::Place& other) { return next(other) == token; });
+    for (auto token = nexts.begin(); end - token > most; ++token) {
+      const std::ptrdiff_t count = std::count(token, end, *token);
       if (count > most) {
-        likeliest = token;
+        likeliest = *token;
         most = count;
       }
     }
-    chance *= share_right * static_cast<double>(most) / static_cast<double>(found.places.size());
+    chance *= share_right * static_cast<double>(most) / static_cast<double>(found.count);
     const bool ends =
         likeliest == OutputHistory::kEnd || std::ranges::find(ending_tokens_, likeliest) != ending_tokens_.end();
     if (ends || chance < config_.min_chance) return;
-    std::erase_if(found.places, [&](const Found::Place& place) { return next(place) != likeliest; });
+    std::size_t num_kept = 0;
+    for (std::size_t i = 0; i < found.count; ++i) {
+      if (nexts[i] == likeliest) found.places[num_kept++] = found.places[i];
+    }
+    found.count = num_kept;
     state.continuation.push_back(likeliest);
     state.chances.push_back(chance);
   }
@@ -128,12 +132,12 @@ void LookupProposer::find_places(const JoinedTokens& tokens, const JoinedTokens&
                                  Found& found) const {
   std::int32_t place = earlier.latest_like(tokens);
   for (int visited = 0; place >= 0 && visited < kMaxVisited; place = earlier.before(place), ++visited) {
-    if (found.num_agreed == config_.max_match && found.places.size() == kMaxPlaces) return;
+    if (found.num_agreed == config_.max_match && found.count == kMaxPlaces) return;
     const std::int32_t length = text.num_in_common(place, tokens, config_.max_match);
     if (length < found.num_agreed) continue;
-    if (length > found.num_agreed) found.places.clear();
+    if (length > found.num_agreed) found.count = 0;
     found.num_agreed = length;
-    if (found.places.size() < kMaxPlaces) found.places.push_back({&text, place});
+    if (found.count < kMaxPlaces) found.places[found.count++] = {&text, place};
   }
 }
 

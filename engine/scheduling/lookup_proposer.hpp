@@ -42,13 +42,15 @@ class LookupProposer final : public Proposer {
  private:
   /// Numbers of agreeing tokens are counted together by powers of two: 1, 2 to 3, 4 to 7, ...
   static constexpr std::size_t kMatchSizes = 7;
+  /// Maximum number of places that count.
+  static constexpr std::size_t kMaxPlaces = 4;
 
   struct State {
     std::array<DraftOutcomes, kMatchSizes> outcomes{};  ///< by the number of tokens that agreed
     std::uint32_t match_size = 0;                       ///< index in `outcomes` of the latest drafts
     // The rest follows from the tokens.
     std::optional<EarlierPlaces> in_output;
-    TokenIds continuation;        ///< what probably follows the known tokens, at most max_length tokens
+    TokenIds continuation;  ///< what probably follows the known tokens, at most max_length tokens
     std::int64_t max_length = 0;
     std::vector<double> chances;  ///< that a token of the continuation and all before it are right
     std::int32_t num_known = 0;   ///< number of known tokens that the continuation belongs to; 0 = none
@@ -68,7 +70,8 @@ class LookupProposer final : public Proposer {
       std::int32_t position = 0;
     };
     std::int32_t num_agreed = 0;
-    std::vector<Place> places;
+    std::array<Place, kMaxPlaces> places;
+    std::size_t count = 0;
   };
   void find_continuation(const SequenceGroup& group, const JoinedTokens& tokens, std::int64_t max_length,
                          State& state) const;
