@@ -75,18 +75,19 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* solo = table_.solo_group();
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && solo == nullptr;
-  const bool may_admit =
+  const bool may_offer =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
+  const bool may_admit = may_offer && head_has_rows();
   bool prompts_only = in_own_steps && may_admit;
-  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, may_admit);
+  const auto swapped = swapped_in_order();
+  std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, swapped, may_admit);
   // A group that is to run alone begins when the steps that were in flight before have ended.
   const bool solo_waits = solo != nullptr && !solo->in_running && steps_in_flight;
   if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
     plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
-  const auto swapped = swapped_in_order();
-  add_incoming_candidates(plan, swapped, used, may_admit && !solo_waits);
+  add_incoming_candidates(plan, swapped, used, may_offer && !solo_waits);
   if (solo != nullptr) {
     let_all_give_way_to(*solo, plan);
   } else if (!prompts_only) {
@@ -94,7 +95,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   }
   if (prompts_only && plan.waiting.empty()) {
     prompts_only = false;
-    used = add_running_candidates(plan, may_admit);
+    used = add_running_candidates(plan, swapped, may_admit);
   }
 
   const bool decodes_alone = plan.swapped.empty() && plan.waiting.empty();
@@ -134,8 +135,11 @@ void BatchPlanner::plan_drafts(std::int32_t token_budget) {
 bool BatchPlanner::admission_wanted(TimeUs now, bool steps_in_flight) const {
   if (!table_.head_of_queue()) return false;
   // Running sequences pause, so no delay would ever end.
-  if (table_.solo_group() != nullptr) return true;
-  return delay_has_passed(now, steps_in_flight) && first_of_queue()->rows_wanted() <= num_rows_for_new();
+  return table_.solo_group() != nullptr || delay_has_passed(now, steps_in_flight);
+}
+
+bool BatchPlanner::head_has_rows() const {
+  return table_.solo_group() != nullptr || first_of_queue()->rows_wanted() <= num_rows_for_new();
 }
 
 const SequenceGroup* BatchPlanner::first_of_queue() const {
@@ -276,7 +280,17 @@ void BatchPlanner::choose_adapters() {
   for (const SequenceGroup* group : table_.running) adapters_.add(group->spec->adapter.id);
 }
 
-std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_admit) {
+/// Only the first swapped group counts, so that few tokens stay unused while it waits for memory.
+std::int32_t BatchPlanner::tokens_kept_for(std::span<const SequenceGroup* const> swapped, std::int32_t token_budget,
+                                           std::int32_t chunk_budget) const {
+  if (swapped.empty()) return 0;
+  const std::int32_t tokens = swapped.front()->rows_wanted();
+  const std::int32_t kept = std::max(0, token_budget + tokens - config_.max_num_batched_tokens);
+  return tokens <= table_.num_free_rows() && kept < chunk_budget ? kept : 0;
+}
+
+std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
+                                                  bool may_admit) {
   // Decodes come before prompt chunks, except the decodes whose turn it is to pause. None pauses to save time if there
   // is a target: the target forbids such a pause.
   const bool has_target = config_.target_step_us > 0;
@@ -284,6 +298,7 @@ std::int32_t BatchPlanner::add_running_candidates(MemoryRequest& plan, bool may_
   const std::int32_t first_pausing = pausing == 0 ? 0 : next_to_pause_ % num_decoding_;
   if (pausing > 0) next_to_pause_ = first_pausing + pausing;
   std::int32_t chunk_budget = plan.token_budget - (num_decoding_ - pausing);
+  chunk_budget -= tokens_kept_for(swapped, plan.token_budget, chunk_budget);
   const std::int32_t kept_for_prompts = num_prompts_ > 0 ? kMinChunk : 0;
   std::int32_t for_short =
       num_long_prompts_ > 0 ? tokens_for_short_prompts(chunk_budget, /*of_running=*/true, may_admit) : 0;

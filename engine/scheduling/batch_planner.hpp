@@ -127,7 +127,10 @@ class BatchPlanner {
   void plan_drafts(std::int32_t token_budget);
   /// Returns the group of the queue that is offered first.
   const SequenceGroup* first_of_queue() const;
+  /// Returns whether waiting groups may come in now, if there is room for them.
   bool admission_wanted(TimeUs now, bool steps_in_flight) const;
+  /// Returns whether the first group of the queue has the rows to begin. Call if there is one.
+  bool head_has_rows() const;
   /// Returns how many more rows target_step_us has time for, at most the free rows; negative if more rows are reserved
   /// already.
   std::int32_t rows_within_target() const;
@@ -154,7 +157,13 @@ class BatchPlanner {
   /// that find no place for their adapter pause.
   void choose_adapters();
   std::int32_t num_pausing(std::int32_t token_budget, bool may_admit) const;
-  std::int32_t add_running_candidates(MemoryRequest& plan, bool may_admit);
+  /// Returns the number of tokens of `chunk_budget` that prompts leave to the first swapped group: those for which
+  /// max_num_batched_tokens has no room beside `token_budget`. Returns 0 if the group has no rows, or if prompts would
+  /// get no token.
+  std::int32_t tokens_kept_for(std::span<const SequenceGroup* const> swapped, std::int32_t token_budget,
+                               std::int32_t chunk_budget) const;
+  std::int32_t add_running_candidates(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
+                                      bool may_admit);
   void add_need(MemoryRequest& plan, const Sequence& sequence, std::int32_t num_tokens);
 
   /// Returns whether a prompt with this many tokens left to compute is long.

@@ -1,5 +1,8 @@
 // Tests the order when rows or memory are scarce: more urgent requests, and short prompts beside long ones.
 
+#include <algorithm>
+#include <memory>
+
 #include <gtest/gtest.h>
 
 #include "tests/engine/scheduling/service.hpp"
@@ -164,6 +167,44 @@ TEST(GivingWay, ASwappedRequestLetsAMoreUrgentOneInFirst) {
   }
 }
 
+/// Returns the number of swapped requests when memory is free again, but a beam search of this priority waits for rows.
+std::int64_t num_swapped_beside_a_search_without_rows(std::int64_t priority) {
+  SchedulerConfig config = by_priority(4, false);
+  config.max_num_batched_tokens = 512;
+  config.can_swap = true;
+  config.preemption = PreemptionPolicy::swap;
+  Service service(config, {.layout = KvLayout::uniform(16), .num_device_blocks = 90, .num_host_blocks = 90});
+  service.add(1, 16, 400, 0);
+  service.add(2, 640, 120, 0);
+  service.add(3, 640, 300, 5);
+  while (service.stats().requests_swapped == 0 && service.step()) {
+  }
+  EXPECT_EQ(service.num_preemptions[3], 1);
+  auto search = std::make_shared<RequestSpec>();
+  search->id = 4;
+  search->prompt = std::make_shared<const TokenIds>(TokenIds(600, 4));  // its first step samples nothing
+  search->sampling.use_beam_search = true;
+  search->sampling.n = 4;
+  search->priority = priority;
+  service.add(search);
+  while (service.place_of(2) == service.finished.size() && service.step()) {
+  }
+  for (int i = 0; i < 5; ++i) service.step();
+  const std::int64_t swapped = service.stats().requests_swapped;
+  while (std::ranges::find(service.started, RequestId{4}) == service.started.end() && service.step()) {
+  }
+  EXPECT_EQ(service.stats().requests_swapped, swapped) << "the search has all rows, or came last";
+  service.abort(4);
+  service.run();
+  EXPECT_EQ(service.num_tokens[3], 300);
+  return swapped;
+}
+
+TEST(GivingWay, ASwappedRequestDoesNotPassAMoreUrgentOneThatLacksRows) {
+  EXPECT_EQ(num_swapped_beside_a_search_without_rows(-10), 1);
+  EXPECT_EQ(num_swapped_beside_a_search_without_rows(10), 0) << "the swapped request is more urgent";
+}
+
 /// Returns the steps from the request of a third tenant to its first token. Another tenant's request was preempted and
 /// does not fit beside the running one. The new tenant has an equal counter, and comes behind the one that waits
 /// longer.
@@ -240,6 +281,26 @@ TEST(LongPrompts, ThatArePassedTakeNoAdaptersPlaceInTheStep) {
   add(3, 20, 8);
   service.run();
   EXPECT_LE(service.first_token_in[3], 6);
+  EXPECT_EQ(service.finished.size(), 3U);
+}
+
+TEST(LongPrompts, LeaveASwappedRequestATokenToComeBack) {
+  SchedulerConfig config = by_priority(2);
+  config.max_num_batched_tokens = 64;
+  config.can_swap = true;
+  config.preemption = PreemptionPolicy::swap;
+  Service service(config, {.layout = KvLayout::uniform(4), .num_device_blocks = 1'000, .num_host_blocks = 100});
+  service.add(1, 10, 20, 0);
+  service.add(2, 10, 100, 5);
+  for (int i = 0; i < 3; ++i) service.step();
+  service.add(3, 3'000, 1, -5);  // takes the row of request 2
+  while (service.place_of(1) == service.finished.size()) ASSERT_TRUE(service.step());
+  EXPECT_EQ(service.stats().requests_swapped, 1);
+  for (int i = 0; i < 2; ++i) service.step();
+  EXPECT_EQ(service.stats().requests_swapped, 0);
+  EXPECT_EQ(service.num_tokens[3], 0) << "its prompt still runs";
+  EXPECT_EQ(service.tokens_of_steps.back(), 64) << "no token is unused";
+  service.run();
   EXPECT_EQ(service.finished.size(), 3U);
 }
 

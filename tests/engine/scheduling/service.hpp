@@ -46,6 +46,10 @@ class Service {
     spec->priority = priority;
     spec->user = std::move(user);
     spec->adapter.id = adapter;
+    add(std::move(spec));
+  }
+
+  void add(std::shared_ptr<RequestSpec> spec) {
     spec->arrival_us = now;
     scheduler_.add_group(std::move(spec));
   }

@@ -178,8 +178,42 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
   plans_without_head_ = has_reason ? 0 : plans_without_head_ + 1;
   // The head may wait for its own results in flight or, if prompts have steps of their own, for its turn.
   if (plans_without_head_ > config_.scheduler.max_steps_in_flight() + 2) fail("the head of the queue is not offered");
-  for (const SwapInCandidate& candidate : plan.swapped) num_overtaken_ += candidate.num_waiting_before > 0 ? 1 : 0;
+  const auto queue = scheduling::make_waiting_queue(scheduler.policy, scheduler.priority_aging_s);
+  const auto entry_of = [&](RequestId id) {
+    const RequestSpec& spec = *received_.at(id).spec;
+    return scheduling::QueueEntry{id, spec.priority, {}, 0, spec.arrival_us};
+  };
+  // The order of tenants depends on the tokens that they were served.
+  const bool may_be_passed = !head || received_.at(*head).spec->adapter.id != 0 || is_long(*received_.at(*head).spec) ||
+                             scheduler_.core().has_trial() || scheduler.delay_factor > 0 ||
+                             scheduler.policy == SchedulingPolicy::fair;
+  for (const SwapInCandidate& candidate : plan.swapped) {
+    num_overtaken_ += candidate.num_waiting_before > 0 ? 1 : 0;
+    if (may_be_passed || candidate.num_waiting_before > 0) continue;
+    if (queue->comes_in_before(entry_of(*head), entry_of(candidate.group)))
+      fail("a swapped group passes the head of the queue");
+  }
   num_giving_way_ += plan.num_giving_way + plan.num_preempted_for_rows;
+  check_swapped_have_tokens(plan);
+}
+
+/// Running prompts leave the first swapped group its tokens, unless they would get none.
+void Simulation::check_swapped_have_tokens(const MemoryRequest& plan) {
+  if (plan.swapped.empty() || scheduler_.core().has_trial() || config_.scheduler.max_adapters > 0) return;
+  const SwapInCandidate& first = plan.swapped.front();
+  std::int64_t used = 0;
+  std::int64_t largest = 0;
+  for (const RunningCandidate& candidate : plan.running) {
+    for (std::int32_t i = 0; i < candidate.sequences.count; ++i) {
+      const std::int64_t tokens = plan.needs[static_cast<std::size_t>(candidate.sequences.first + i)].num_new_tokens;
+      used += tokens;
+      largest = std::max(largest, tokens);
+    }
+  }
+  const SamplingParams& sampling = received_.at(first.group).spec->sampling;
+  const std::int64_t rows = sampling.use_beam_search ? sampling.num_sequences() : 1;
+  if (used + first.sequences.count > plan.token_budget && largest > rows + 1)
+    fail("prompts take a swapped group's tokens");
 }
 
 void Simulation::listen(const StepOutputs& outputs) {

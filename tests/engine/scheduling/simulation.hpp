@@ -78,6 +78,7 @@ class Simulation {
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const MemoryRequest& plan);
+  void check_swapped_have_tokens(const MemoryRequest& plan);
   /// With stages, checks that no step runs a sequence whose last sample is not known yet.
   void check_samples_are_known(const ExecuteStep& step);
   void run_block_manager();
