@@ -25,7 +25,7 @@ from raw_stream import RawStream
 from server import Server
 from worker_load import SLOWNESS, Connection
 
-NUM_REQUESTS = 200
+NUM_REQUESTS = int(os.environ.get("PAGODA_NUM_REQUESTS", "200"))  # of those whose answers are compared
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
           "required": ["name", "age"], "additionalProperties": False}
 SENTENCES = ["Once upon a time there was a little girl named Lily.", "She had a red ball and a small dog.",
@@ -241,7 +241,8 @@ class Equality(unittest.TestCase):
             with self.subTest(method=method, flags=flags), serving(*speculative(method), "--num-device-blocks", "48", "--block-size", "16",
                                                     "--max-model-len", "512", *flags) as (server, connection):
                 found = []
-                for at_once, numbers in ((2, range(0, 50)), (16, range(50, 150)), (2, range(150, 200))):
+                part = NUM_REQUESTS // 4
+                for at_once, numbers in ((2, range(part)), (16, range(part, 3 * part)), (2, range(3 * part, NUM_REQUESTS))):
                     found += answers(server, connection, at_once, numbers)
                 stats = server.stats()
                 self.expect(found)
