@@ -10,6 +10,7 @@
 /// own inputs and the op's constant dimensions: not on the number of rows, on threads, on chunk boundaries or on block
 /// size.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -292,8 +293,8 @@ struct StoreKvParams {
 
 /// Causal attention of a batch of sequences over the paged KV cache; prefill, chunked prefill and decode in one op.
 /// Sequence s owns query rows [query_start[s], query_start[s+1]); its last query row is at position context_len[s] - 1,
-/// and row r sees positions [max(0, p - window + 1), p] where p is the row's own position. The keys and values of all
-/// these positions are already in the cache. The result of a row and head h is softmax(score + alibi_slope[h] * (k_pos
+/// and row r sees positions [first_seen(p), p] where p is the row's own position. The keys and values of all these
+/// positions are already in the cache. The result of a row and head h is softmax(score + alibi_slope[h] * (k_pos
 /// - q_pos)) v, where score = scale * q k^T, or softcap * tanh(scale * q k^T / softcap) if there is a softcap.
 struct PagedAttentionParams {
   const float* query = nullptr;  ///< [num_tokens, query_stride]
@@ -313,7 +314,7 @@ struct PagedAttentionParams {
   float scale = 1.0F;
   const float* alibi_slopes = nullptr;  ///< [num_heads] or null
   std::int32_t window = 0;              ///< sliding window in tokens; 0 = none
-  std::int32_t first_position = 0;      ///< the first position that rows see; earlier ones hold nothing
+  std::int32_t first_position = 0;      ///< rows behind it see no position before it
   float softcap = 0.0F;                 ///< 0 = none
   float* out = nullptr;                 ///< [num_tokens, num_heads * head_dim]
   NarrowRows narrow_out = {};           ///< instead of out

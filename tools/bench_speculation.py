@@ -17,8 +17,9 @@ of decoding (`cache_miss` in --json: prompt tokens that were not). The tool exit
 another case or round.
 
 With --llama-server a server of llama.cpp with the same model file runs the same requests without speculation (`llama`)
-and with each --llama-spec, in the same turns. With one stream its tokens/s are those that it measures of decoding. Its
-texts are not compared: its arithmetic is another one.
+and with each --llama-spec, in the same turns. With one stream its tokens/s are those that it measures of decoding; those
+of Pagoda are always measured by the client, with the time of requests and answers. Its texts are not compared: its
+arithmetic is another one.
 
 Prints a table: tokens/s as medians over the rounds, ratios as medians of the ratios in each round, draft tokens, the
 share of them that was right, and the tokens of a stream for each step that computed it. --json prints all numbers.

@@ -3,8 +3,8 @@
 
     python3 tools/cut_gguf.py MODEL.gguf LAYERS DRAFT.gguf
 
-The end of the network stays as it is, so the fewer layers are left out, the more of its drafts are right. Needs only the
-standard library.
+The end of the network stays as it is, so the fewer layers are left out, the more of its drafts are right. Models with a
+list of values for each layer are refused. Needs only the standard library.
 """
 import argparse
 import mmap
@@ -30,6 +30,7 @@ class Reader:
         return self.data[self.at - size:self.at].decode()
 
     def skip_value(self, kind):
+        """Returns the number of values in an array."""
         if kind == STRING:
             self.string()
         elif kind == ARRAY:
@@ -37,6 +38,7 @@ class Reader:
             for _ in range(count if of in (STRING, ARRAY) else 0):
                 self.skip_value(of)
             self.at += SIZES.get(of, 0) * count
+            return count
         else:
             self.at += SIZES[kind]
 
@@ -47,7 +49,7 @@ def cut(data, num_layers, out):
     reader.at = 4
     version, num_tensors, num_keys = reader.number("I"), reader.number("Q"), reader.number("Q")
     begin_of_keys, alignment = reader.at, 32
-    place_of_count = None
+    place_of_count, length_of = None, {}
     for _ in range(num_keys):
         key, kind = reader.string(), reader.number("I")
         if key.endswith(".block_count"):
@@ -55,9 +57,12 @@ def cut(data, num_layers, out):
             place_of_count = reader.at
         if key == "general.alignment":
             (alignment,) = struct.unpack_from("<I", data, reader.at)
-        reader.skip_value(kind)
+        length_of[key] = reader.skip_value(kind)
+    assert place_of_count is not None, "the file does not say how many layers it has"
     (count,) = struct.unpack_from("<I", data, place_of_count)
     assert 0 < num_layers <= count, f"the model has {count} layers"
+    of_layers = [key for key, length in length_of.items() if length == count and not key.startswith("tokenizer.")]
+    assert not of_layers, f"the file has values for each layer: {of_layers}"
     keys = bytearray(data[begin_of_keys:reader.at])
     struct.pack_into("<I", keys, place_of_count - begin_of_keys, num_layers)
 

@@ -70,9 +70,10 @@ def fail_by_poison(server, number, num_tokens):
     """Sends a request that crashes workers. Returns what is wrong if it does not fail for that reason."""
     connection = Connection(server.lines)
     outcome = connection.submit({"op": "generate", "prompt_token_ids": [10 + number] * num_tokens, "max_tokens": 1})
-    if not outcome.ended.wait(300):
-        return ["the poison did not end"]
+    ended = outcome.ended.wait(300)
     connection.close()
+    if not ended:
+        return ["the poison did not end"]
     if not outcome.error or "the request crashes workers" not in outcome.error["message"]:
         return [f"the poison has ended with {outcome.error or outcome.outputs}"]
     return connection.problems
@@ -147,7 +148,7 @@ def main():
     if arguments.poison:
         deltas = [delta for client in clients for delta in client.deltas]
         searches = list(zip(kills, ends))
-        rest = list(zip([begin, *ends], kills))
+        rest = list(zip([begin, *ends], [*kills, max([until, *ends])]))
         after = {"search_s": {"median": share(restarts, 0.5), "max": share(restarts, 1)},
                  "crashes": stats["worker_hangs_total"] + stats["worker_deaths_total"],
                  "tokens_per_s": {"searches": tokens_per_s(deltas, searches), "rest": tokens_per_s(deltas, rest)}}

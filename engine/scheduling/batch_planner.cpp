@@ -75,9 +75,10 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   // Without chunked prefill, whole prompts go first, in steps of their own.
   const SequenceGroup* solo = table_.solo_group();
   const bool in_own_steps = !config_.enable_chunked_prefill && table_.swapped.empty() && solo == nullptr;
-  const bool may_offer =
+  // A head without rows is visited, too, so that no swapped group behind it comes in. But nothing makes room for it.
+  const bool visits_queue =
       admission_wanted(now, steps_in_flight) && !(in_own_steps && decodes_first_ && !table_.running.empty());
-  const bool may_admit = may_offer && head_has_rows();
+  const bool may_admit = visits_queue && head_has_rows();
   bool prompts_only = in_own_steps && may_admit;
   const auto swapped = swapped_in_order();
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, swapped, may_admit);
@@ -87,7 +88,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
     plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
-  add_incoming_candidates(plan, swapped, used, may_offer && !solo_waits);
+  add_incoming_candidates(plan, swapped, used, visits_queue && !solo_waits);
   if (solo != nullptr) {
     let_all_give_way_to(*solo, plan);
   } else if (!prompts_only) {
@@ -280,11 +281,16 @@ void BatchPlanner::choose_adapters() {
   for (const SequenceGroup* group : table_.running) adapters_.add(group->spec->adapter.id);
 }
 
-/// Only the first swapped group counts, so that few tokens stay unused while it waits for memory.
+/// Only the first swapped group counts, so that few tokens stay unused while it waits for memory. It may still stay out
+/// for its adapter, or because its last results have not come.
 std::int32_t BatchPlanner::tokens_kept_for(std::span<const SequenceGroup* const> swapped, std::int32_t token_budget,
                                            std::int32_t chunk_budget) const {
-  if (swapped.empty()) return 0;
-  const std::int32_t tokens = swapped.front()->rows_wanted();
+  const auto next = std::ranges::find_if(
+      swapped, [this](const SequenceGroup* group) { return !table_.quarantine.holds_back(group->entry.id); });
+  if (next == swapped.end() || table_.solo_group() != nullptr) return 0;
+  const SequenceGroup* head = first_of_queue();
+  if (head != nullptr && !head_has_rows() && !table_.waiting->comes_in_before((*next)->entry, head->entry)) return 0;
+  const std::int32_t tokens = (*next)->rows_wanted();
   const std::int32_t kept = std::max(0, token_budget + tokens - config_.max_num_batched_tokens);
   return tokens <= table_.num_free_rows() && kept < chunk_budget ? kept : 0;
 }

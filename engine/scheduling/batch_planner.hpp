@@ -158,8 +158,8 @@ class BatchPlanner {
   void choose_adapters();
   std::int32_t num_pausing(std::int32_t token_budget, bool may_admit) const;
   /// Returns the number of tokens of `chunk_budget` that prompts leave to the first swapped group: those for which
-  /// max_num_batched_tokens has no room beside `token_budget`. Returns 0 if the group has no rows, or if prompts would
-  /// get no token.
+  /// max_num_batched_tokens has no room beside `token_budget`. Returns 0 if the group has no rows, if a waiting group
+  /// without rows comes in before it, or if prompts would get no token.
   std::int32_t tokens_kept_for(std::span<const SequenceGroup* const> swapped, std::int32_t token_budget,
                                std::int32_t chunk_budget) const;
   std::int32_t add_running_candidates(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,

@@ -31,7 +31,7 @@ struct JoinedTokens {
   std::int32_t num_in_common(std::int32_t place, const JoinedTokens& text, std::int32_t limit) const {
     const std::int32_t most = std::min({limit, place, text.size()});
     const auto its = text.together(text.size(), most);
-    // Mostly all agree, and one comparison of memory is far faster than one for each token.
+    // Mostly all tokens agree, and comparing memory is far faster than comparing one token after the other.
     if (!its.empty() && std::ranges::equal(together(place, most), its)) return most;
     std::int32_t length = 0;
     while (length < most && (*this)[place - 1 - length] == text[text.size() - 1 - length]) ++length;

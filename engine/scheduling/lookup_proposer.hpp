@@ -50,8 +50,8 @@ class LookupProposer final : public Proposer {
     std::uint32_t match_size = 0;                       ///< index in `outcomes` of the latest drafts
     // The rest follows from the tokens.
     std::optional<EarlierPlaces> in_output;
-    TokenIds continuation;  ///< what probably follows the known tokens, at most max_length tokens
-    std::int64_t max_length = 0;
+    TokenIds continuation;        ///< what probably follows the known tokens, at most max_length tokens
+    std::int64_t max_length = 0;  ///< for as many there was room when the continuation was looked for
     std::vector<double> chances;  ///< that a token of the continuation and all before it are right
     std::int32_t num_known = 0;   ///< number of known tokens that the continuation belongs to; 0 = none
     std::int64_t version = 0;     ///< version of the history that it belongs to

@@ -25,7 +25,7 @@ from raw_stream import RawStream
 from server import Server
 from worker_load import SLOWNESS, Connection
 
-NUM_REQUESTS = int(os.environ.get("PAGODA_NUM_REQUESTS", "200"))  # of those whose answers are compared
+NUM_REQUESTS = int(os.environ.get("PAGODA_NUM_REQUESTS", "200"))  # number of requests whose answers are compared
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},
           "required": ["name", "age"], "additionalProperties": False}
 SENTENCES = ["Once upon a time there was a little girl named Lily.", "She had a red ball and a small dog.",

@@ -119,6 +119,12 @@ TEST_F(Lookups, DraftsAreWhatFollowedTheLastTokensInThePrompt) {
   EXPECT_EQ(propose(0), TokenIds{});
 }
 
+TEST_F(Lookups, MoreRoomGivesMoreDraftsOfTheSameTokens) {
+  start({1, 2, 3, 4, 5, 6, 7}, {8, 2, 3});
+  EXPECT_EQ(propose(2), (TokenIds{4, 5}));
+  EXPECT_EQ(propose(), (TokenIds{4, 5, 6, 7}));
+}
+
 TEST_F(Lookups, TokensThatNeverStoodBeforeHaveNoDrafts) {
   start({1, 2, 3, 4}, {5, 6, 7});
   EXPECT_EQ(propose(), TokenIds{});
