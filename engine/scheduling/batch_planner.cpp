@@ -84,7 +84,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, swapped, may_admit);
   // A group that is to run alone begins when the steps that were in flight before have ended.
   const bool solo_waits = solo != nullptr && !solo->in_running && steps_in_flight;
-  if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
+  if (config_.enable_chunked_prefill && !table_.quarantine.is_active()) {
     plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
@@ -146,7 +146,8 @@ bool BatchPlanner::head_has_rows() const {
 const SequenceGroup* BatchPlanner::first_of_queue() const {
   // A group on trial goes first, at whatever place of the queue it is.
   for (const RequestId id : table_.quarantine.on_trial()) {
-    if (const SequenceGroup* group = table_.find(id); group != nullptr && group->in_waiting) return group;
+    const SequenceGroup* group = table_.find(id);
+    if (group != nullptr && group->in_waiting && !table_.quarantine.holds_back(id)) return group;
   }
   const auto head = table_.head_of_queue();
   return head ? table_.groups.at(*head).get() : nullptr;

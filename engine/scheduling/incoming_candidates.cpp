@@ -52,7 +52,8 @@ void BatchPlanner::add_incoming_candidates(MemoryRequest& plan, std::span<const 
     const auto on_trial = table_.quarantine.on_trial();
     for (const RequestId id : on_trial) {
       SequenceGroup* group = table_.find(id);
-      if (group != nullptr && group->in_waiting && is_open) is_open = add_waiting_group(*group, plan, room);
+      if (group == nullptr || !group->in_waiting || !is_open || table_.quarantine.holds_back(id)) continue;
+      is_open = add_waiting_group(*group, plan, room);
     }
     table_.waiting->visit_in_order([&](RequestId id) {
       if (!is_open) return false;
@@ -188,7 +189,7 @@ std::int32_t BatchPlanner::rows_freed_by(const RunningCandidate& candidate) cons
 void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
                                             bool is_delay_over) const {
   if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
-  if (!table_.quarantine.is_empty()) return;
+  if (table_.quarantine.is_active()) return;
   const SequenceGroup* head = first_of_queue();
   if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
     head = swapped.front();

@@ -4,22 +4,47 @@
 
 namespace pagoda::scheduling {
 
-std::optional<RequestId> Quarantine::crashed(const std::set<RequestId>& ran, bool ended_ran) {
-  const auto has_run = [&](RequestId request) { return ran.contains(request); };
+std::optional<RequestId> Quarantine::crashed(const Crash& crash) {
+  const auto has_run = [&](RequestId request) { return crash.ran.contains(request); };
+  resting_.clear();
+  rest_ends_us_ = 0;
+  crash_began_us_ = crash.began_us;
   const auto solo = solo_request();
-  if (solo && !ended_ran && ran.size() == 1 && has_run(*solo)) {
+  if (solo && !crash.ended_ran && crash.ran.size() == 1 && has_run(*solo)) {
     forget(*solo);
     return solo;
   }
-  if (std::ranges::any_of(on_trial(), has_run)) num_on_trial_ = (num_on_trial_ + 1) / 2;
-  for (const RequestId request : ran) {
+  if (std::ranges::any_of(on_trial(), has_run)) {
+    quarantined_.resize(num_on_trial_);
+    begin_trial();
+    resting_.insert(quarantined_.begin(), quarantined_.end());
+    return std::nullopt;
+  }
+  quarantine_those_of(crash);
+  if (crash.without_output.size() < crash.ran.size()) resting_ = crash.without_output;
+  return std::nullopt;
+}
+
+void Quarantine::quarantine_those_of(const Crash& crash) {
+  std::vector<RequestId> without_output;
+  for (const RequestId request : crash.ran) {
     const bool is_quarantined = std::ranges::find(quarantined_, request) != quarantined_.end();
     if (is_quarantined || ++num_crashes_[request] < kMinCrashes) continue;
     num_crashes_.erase(request);
-    quarantined_.push_back(request);
+    (crash.without_output.contains(request) ? without_output : quarantined_).push_back(request);
   }
-  if (num_on_trial_ == 0) begin_trial();
-  return std::nullopt;
+  const std::size_t num_with_output = quarantined_.size();
+  quarantined_.insert(quarantined_.end(), without_output.begin(), without_output.end());
+  if (num_on_trial_ > 0) return;
+  begin_trial();
+  if (num_with_output > 0 && !without_output.empty()) num_on_trial_ = num_with_output;
+}
+
+bool Quarantine::step_ended(TimeUs now) {
+  constexpr TimeUs kRestPerCrash = 2;
+  if (resting_.empty()) return false;
+  if (rest_ends_us_ == 0) rest_ends_us_ = now + kRestPerCrash * std::max<TimeUs>(0, now - crash_began_us_);
+  return now >= rest_ends_us_ && end_rest();
 }
 
 void Quarantine::trial_passed() {
@@ -31,6 +56,7 @@ void Quarantine::trial_passed() {
 
 void Quarantine::forget(RequestId request) {
   num_crashes_.erase(request);
+  resting_.erase(request);
   const auto found = std::ranges::find(quarantined_, request);
   if (found == quarantined_.end()) return;
   const bool was_on_trial = found < quarantined_.begin() + static_cast<std::ptrdiff_t>(num_on_trial_);
@@ -39,12 +65,13 @@ void Quarantine::forget(RequestId request) {
 }
 
 std::optional<RequestId> Quarantine::solo_request() const {
-  if (num_on_trial_ != 1) return std::nullopt;
+  if (num_on_trial_ != 1 || resting_.contains(quarantined_.front())) return std::nullopt;
   return quarantined_.front();
 }
 
 bool Quarantine::holds_back(RequestId request) const {
-  if (num_on_trial_ == 1) return request != quarantined_.front();
+  if (resting_.contains(request)) return true;
+  if (const auto solo = solo_request()) return request != *solo;
   return std::find(quarantined_.begin() + static_cast<std::ptrdiff_t>(num_on_trial_), quarantined_.end(), request) !=
          quarantined_.end();
 }

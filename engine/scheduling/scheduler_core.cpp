@@ -89,21 +89,21 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
 }
 
 void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
-  std::set<RequestId> in_last_steps;
-  bool ended_ran = false;
+  Quarantine::Crash crash{.began_us = last_request_us_};
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) {
       if (table_.find(work.group) != nullptr) {
-        in_last_steps.insert(work.group);
+        crash.ran.insert(work.group);
       } else {
-        ended_ran = true;
+        crash.ended_ran = true;
       }
     }
   }
-  for (const RequestId id : in_last_steps) {
+  for (const RequestId id : crash.ran) {
     if (!crashed) break;
     // Set before any state is lost: a step behind these tokens has crashed the worker.
     SequenceGroup* group = table_.find(id);
+    if (group->longest_output() == 0) crash.without_output.insert(id);
     group->cleared_length = group->longest_output() + config_.pipeline_depth;
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::finished)
@@ -132,7 +132,11 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
   }
   table_.rows_gone.clear();
   ++stats_.worker_restarts_total;
-  if (crashed) find_culprit(in_last_steps, ended_ran);
+  if (crashed) {
+    find_culprit(crash);
+  } else {
+    table_.quarantine.end_rest();
+  }
   batch_planner_.on_capacity_freed();
 }
 
@@ -168,8 +172,8 @@ void SchedulerCore::restart_readers(StepId first_failed) {
   }
 }
 
-void SchedulerCore::find_culprit(const std::set<RequestId>& ran, bool ended_ran) {
-  const auto culprit = table_.quarantine.crashed(ran, ended_ran);
+void SchedulerCore::find_culprit(const Quarantine::Crash& crash) {
+  const auto culprit = table_.quarantine.crashed(crash);
   if (!culprit) return;
   ++stats_.requests_failed_total;
   end_group(*table_.find(*culprit),
@@ -220,6 +224,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
     table_.pending_updates.steps_failed(result.step);
     restart_readers(result.step);
   }
+  if (table_.quarantine.step_ended(result.finished_us)) batch_planner_.on_capacity_freed();
   end_passed_trial();
 }
 
@@ -358,6 +363,10 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
 std::optional<MemoryRequest> SchedulerCore::next_memory_request(TimeUs now) {
   if (static_cast<std::int32_t>(in_flight_.size()) >= config_.max_steps_in_flight()) return std::nullopt;
   last_request_us_ = plan_outstanding() ? last_request_us_ : now;
+  auto plan = batch_planner_.next(now, last_completed_step_, in_flight_);
+  const bool nothing_runs = !plan && !plan_outstanding() && in_flight_.empty();
+  if (!nothing_runs || !table_.quarantine.end_rest()) return plan;
+  batch_planner_.on_capacity_freed();
   return batch_planner_.next(now, last_completed_step_, in_flight_);
 }
 

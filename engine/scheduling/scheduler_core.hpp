@@ -126,7 +126,7 @@ class SchedulerCore final : private GroupEffects {
   /// Returns the first group, in serving order, of those that wait and may run.
   std::optional<RequestId> head_of_queue() const { return table_.head_of_queue(); }
   /// Returns whether requests are held back because one of the running requests may have crashed workers.
-  bool has_trial() const { return !table_.quarantine.is_empty(); }
+  bool has_trial() const { return table_.quarantine.is_active(); }
   std::int32_t num_rows_for_new() const { return batch_planner_.num_rows_for_new(); }
   bool plan_outstanding() const { return batch_planner_.pending().has_value(); }
   /// Returns whether no group, plan or step is left, and the block manager has received every release.
@@ -150,7 +150,7 @@ class SchedulerCore final : private GroupEffects {
  private:
   /// The state outside of table_ and batch_planner_.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
+    return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_, self.last_request_us_);
   }
 
   // answers
@@ -176,7 +176,7 @@ class SchedulerCore final : private GroupEffects {
   void restart(SequenceGroup& group);
   void restart_readers(StepId first_failed);
   void forget_samples(SequenceGroup& group) const;
-  void find_culprit(const std::set<RequestId>& ran, bool ended_ran);
+  void find_culprit(const Quarantine::Crash& crash);
   void end_passed_trial();
   void end_group(SequenceGroup& group, std::optional<Error> error);
   /// Ends the sequences that have outgrown the pool and await no result. The group may end with them.
@@ -202,9 +202,9 @@ class SchedulerCore final : private GroupEffects {
   EngineStats stats_;
   metrics::StepMetrics metrics_;
   MaskManager masks_;
-  // For the metrics.
   TimeUs last_request_us_ = 0;  ///< time of the last MemoryRequest
-  /// Time of the last MemoryRequest before a worker was lost with steps in flight; set until another step ends.
+  /// For the metrics: time of the last MemoryRequest before a worker was lost with steps in flight; set until another
+  /// step ends.
   std::optional<TimeUs> lost_at_us_;
 };
 
