@@ -148,6 +148,33 @@ TEST(WorkerCrashes, OthersRunOnWhileTheCulpritIsLookedFor) {
   EXPECT_GE(running, 16) << "half of those that ran, and all that have come since";
 }
 
+TEST(WorkerCrashes, OfAPromptAreFoundWithTheThirdAndLetOthersRunOnBetweenThem) {
+  Service service(config_of(SchedulingPolicy::fcfs, 32));
+  for (RequestId id = 1; id <= 16; ++id) service.add(id, 8, 400);
+  for (int i = 0; i < 4; ++i) service.step();
+  constexpr RequestId kPoison = 17;
+  service.add(kPoison, 8, 400);
+  const std::map<RequestId, int> before = service.num_tokens;
+  EXPECT_EQ(let_workers_crash_of(kPoison, service), 3);
+  EXPECT_EQ(service.failed, std::vector<RequestId>{kPoison});
+  for (const auto& [id, tokens] : before) EXPECT_GE(service.num_tokens[id], tokens + 6) << "twice three steps";
+}
+
+TEST(WorkerCrashes, EndARestOfSuspectsWhenNoOtherRequestIsLeft) {
+  Service service(config_of(SchedulingPolicy::fcfs, 4));
+  service.add(1, 8, 5);
+  service.step();
+  service.add(2, 8, 30);
+  ASSERT_TRUE(service.plan());
+  ASSERT_EQ(service.newest_step().work.size(), 2U);
+  service.now += 1000 * kSecond;  // the crash costs so long
+  service.lose_worker();
+  EXPECT_TRUE(service.has_trial());
+  service.run();
+  EXPECT_EQ(service.finished, (std::vector<RequestId>{1, 2}));
+  EXPECT_LT(service.now, 2000 * kSecond);
+}
+
 TEST(WorkerCrashes, LetARequestThatIsClearedPauseWhileAnotherIsOnTrialAlone) {
   Service service(config_of(SchedulingPolicy::fcfs, 8));
   service.add(1, 8, 200);
