@@ -14,14 +14,14 @@ std::optional<RequestId> Quarantine::crashed(const Crash& crash) {
     forget(*solo);
     return solo;
   }
-  if (std::ranges::any_of(on_trial(), has_run)) {
-    quarantined_.resize(num_on_trial_);
-    begin_trial();
-    resting_.insert(quarantined_.begin(), quarantined_.end());
-    return std::nullopt;
-  }
+  const bool in_trial = std::ranges::any_of(on_trial(), has_run);
+  if (in_trial) num_on_trial_ = (num_on_trial_ + 1) / 2;
   quarantine_those_of(crash);
-  if (crash.without_output.size() < crash.ran.size()) resting_ = crash.without_output;
+  if (in_trial) {
+    resting_.insert(on_trial().begin(), on_trial().end());
+  } else if (crash.without_output.size() < crash.ran.size()) {
+    resting_ = crash.without_output;
+  }
   return std::nullopt;
 }
 

@@ -19,12 +19,11 @@ namespace pagoda::scheduling {
 /// had output before, if others had none (most requests that crash workers do so with their prompt), else the first
 /// half. They run, beside all requests that are not quarantined, until each is behind the token at which it ran in the
 /// last crash. The others wait. A trial without a crash clears the requests on trial, and as many others are on trial
-/// next. A crash clears those that waited, and leaves half of the others on trial. A single request on trial runs
-/// alone: if a worker crashes then, the request is the culprit. So n requests take about 2 log2(n) trials, and only a
-/// request that was alone is ever blamed.
+/// next; a crash leaves half of them on trial. A single request on trial runs alone: if a worker crashes then, the
+/// request is the culprit. So n requests take about 2 log2(n) trials, and only a request that was alone is ever blamed.
 ///
-/// A crash costs the time of a step and of a restart. After it the suspects rest for twice as long, while the others
-/// run: those without output that ran in the crash, or after a trial those that stay quarantined.
+/// A crash costs the time of a step and of a restart. After it the suspects rest for twice as long, while others run:
+/// those without output that ran in the crash, or those that are on trial next.
 class Quarantine {
  public:
   /// The requests that ran in steps in flight when a worker crashed.
