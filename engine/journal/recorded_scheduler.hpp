@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -168,7 +169,11 @@ class RecordedScheduler {
   }
   static bool is_alike(const std::optional<ExecuteStep>& a, const std::optional<ExecuteStep>& b) {
     if (!a || !b) return a.has_value() == b.has_value();
-    return a->step == b->step && a->work.size() == b->work.size();
+    // A draft is sampled, too: the results of the core's drafts do not fit other ones.
+    return a->step == b->step && std::ranges::equal(a->work, b->work, [](const RowWork& one, const RowWork& other) {
+             return one.sequence == other.sequence && one.num_tokens == other.num_tokens &&
+                    one.num_samples == other.num_samples && one.num_drafts == other.num_drafts;
+           });
   }
   /// The content of masks, and whether there are any, depends on the tokens. Nothing else depends on the masks.
   static bool is_alike(const std::optional<StepMasks>&, const std::optional<StepMasks>&) { return true; }
