@@ -84,7 +84,7 @@ std::optional<MemoryRequest> BatchPlanner::next(TimeUs now, StepId last_complete
   std::int32_t used = prompts_only ? 0 : add_running_candidates(plan, swapped, may_admit);
   // A group that is to run alone begins when the steps that were in flight before have ended.
   const bool solo_waits = solo != nullptr && !solo->in_running && steps_in_flight;
-  if (config_.enable_chunked_prefill && !table_.quarantine.is_active()) {
+  if (config_.enable_chunked_prefill && table_.quarantine.is_empty()) {
     plan.long_prompt_tokens = max_short_prompt_tokens();
     plan.max_partial_long_prompts = std::max(0, config_.max_partial_long_prompts - num_partial_long_prompts_);
   }
@@ -421,6 +421,7 @@ std::int32_t BatchPlanner::tokens_for_short_prompts(std::int32_t budget, bool of
   if (!of_waiting || head_waits_for_memory) return std::min(tokens, most);
   int visited = 0;
   table_.waiting->visit_in_order([&](RequestId id) {
+    if (table_.quarantine.holds_back(id)) return true;
     const SequenceGroup& group = *table_.groups.at(id);
     for (const Sequence& s : group.sequences) {
       if (s.state != SequenceState::waiting || is_long(group.length(s))) continue;

@@ -189,7 +189,7 @@ std::int32_t BatchPlanner::rows_freed_by(const RunningCandidate& candidate) cons
 void BatchPlanner::let_less_urgent_give_way(MemoryRequest& plan, std::span<const SequenceGroup* const> swapped,
                                             bool is_delay_over) const {
   if (config_.policy != SchedulingPolicy::priority || !config_.preempts_for_priority) return;
-  if (table_.quarantine.is_active()) return;
+  if (!table_.quarantine.is_empty()) return;
   const SequenceGroup* head = first_of_queue();
   if (!swapped.empty() && (head == nullptr || table_.waiting->comes_in_before(swapped.front()->entry, head->entry))) {
     head = swapped.front();

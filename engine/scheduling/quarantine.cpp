@@ -6,7 +6,9 @@ namespace pagoda::scheduling {
 
 std::optional<RequestId> Quarantine::crashed(const Crash& crash) {
   const auto has_run = [&](RequestId request) { return crash.ran.contains(request); };
+  if (crash.ran.empty() && !crash.ended_ran) return std::nullopt;  // for example a worker that crashed while it loaded
   resting_.clear();
+  step_has_ended_ = false;
   rest_ends_us_ = 0;
   crash_began_us_ = crash.began_us;
   const auto solo = solo_request();
@@ -40,10 +42,13 @@ void Quarantine::quarantine_those_of(const Crash& crash) {
   if (num_with_output > 0 && !without_output.empty()) num_on_trial_ = num_with_output;
 }
 
-bool Quarantine::step_ended(TimeUs now) {
+bool Quarantine::end_rest_if_over(TimeUs now) {
   constexpr TimeUs kRestPerCrash = 2;
-  if (resting_.empty()) return false;
-  if (rest_ends_us_ == 0) rest_ends_us_ = now + kRestPerCrash * std::max<TimeUs>(0, now - crash_began_us_);
+  constexpr TimeUs kMaxRestUs = 10'000'000;
+  if (resting_.empty() || !step_has_ended_) return false;
+  if (rest_ends_us_ == 0) {
+    rest_ends_us_ = now + std::clamp<TimeUs>(kRestPerCrash * (now - crash_began_us_), 0, kMaxRestUs);
+  }
   return now >= rest_ends_us_ && end_rest();
 }
 

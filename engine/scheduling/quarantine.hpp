@@ -22,7 +22,8 @@ namespace pagoda::scheduling {
 /// next; a crash leaves half of them on trial. A single request on trial runs alone: if a worker crashes then, the
 /// request is the culprit. So n requests take about 2 log2(n) trials, and only a request that was alone is ever blamed.
 ///
-/// A crash costs the time of a step and of a restart. After it the suspects rest for twice as long, while others run:
+/// A crash costs the time of a step and of a restart. After it the suspects rest for twice as long, at most 10 s, while
+/// others run:
 /// those without output that ran in the crash, or those that are on trial next.
 class Quarantine {
  public:
@@ -31,13 +32,16 @@ class Quarantine {
     std::set<RequestId> ran = {};
     std::set<RequestId> without_output = {};  ///< those of them that had no output yet
     bool ended_ran = false;                   ///< whether requests that have ended since also ran; then none was alone
-    TimeUs began_us = 0;                      ///< when the last of the steps was planned
+    TimeUs began_us = 0;                      ///< when the first of the steps was planned
   };
 
   /// Call when a worker has crashed. Returns the culprit, if it is known.
   std::optional<RequestId> crashed(const Crash& crash);
-  /// Call when a step has ended. Returns whether the suspects have rested long enough with it.
-  bool step_ended(TimeUs now);
+  /// Call when a step has ended.
+  void step_ended() { step_has_ended_ = true; }
+  /// Call before a plan, with the clock of Crash::began_us. Returns whether the suspects have rested long enough; then
+  /// they rest no longer. A rest begins with the first step behind the crash.
+  bool end_rest_if_over(TimeUs now);
   /// Call when a worker was replaced that has not crashed, or when no other request can run. Returns whether there were
   /// suspects that rested.
   bool end_rest() { return !std::exchange(resting_, {}).empty(); }
@@ -56,11 +60,13 @@ class Quarantine {
   std::optional<RequestId> solo_request() const;
   /// Returns whether the request must wait for the end of the trial, or rest.
   bool holds_back(RequestId request) const;
-  bool is_valid() const { return num_on_trial_ <= quarantined_.size(); }
+  bool is_valid() const {
+    return num_on_trial_ <= quarantined_.size() && is_valid_time(crash_began_us_) && is_valid_time(rest_ends_us_);
+  }
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.quarantined_, self.num_on_trial_, self.num_crashes_, self.resting_, self.crash_began_us_,
-                 self.rest_ends_us_);
+                 self.step_has_ended_, self.rest_ends_us_);
   }
 
  private:
@@ -74,8 +80,9 @@ class Quarantine {
   std::size_t num_on_trial_ = 0;
   std::map<RequestId, std::int32_t> num_crashes_;  ///< number of crashes by request that is not quarantined
   std::set<RequestId> resting_;
-  TimeUs crash_began_us_ = 0;  ///< Crash::began_us of the last one
-  TimeUs rest_ends_us_ = 0;    ///< 0: no step has ended since the last crash
+  TimeUs crash_began_us_ = 0;    ///< Crash::began_us of the last one
+  bool step_has_ended_ = false;  ///< since the last crash
+  TimeUs rest_ends_us_ = 0;      ///< 0: no rest has begun since the last crash
 };
 
 }  // namespace pagoda::scheduling

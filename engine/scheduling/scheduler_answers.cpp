@@ -53,6 +53,7 @@ std::optional<ExecuteStep> SchedulerCore::on_memory_grant(const MemoryGrant& gra
   // A step whose sequences have all ended meanwhile still runs, empty, because its blocks are stamped with it.
   if (anything_scheduled) {
     building.step.rows_gone = std::exchange(table_.rows_gone, {});
+    building.in_flight.planned_us = now;
     in_flight_.push_back(std::move(building.in_flight));
   }
   end_passed_trial();

@@ -89,7 +89,7 @@ void SchedulerCore::swap_measured(const SwapMeasured& measured) {
 }
 
 void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
-  Quarantine::Crash crash{.began_us = last_request_us_};
+  Quarantine::Crash crash{.began_us = in_flight_.empty() ? 0 : in_flight_.front().planned_us};
   for (const InFlightStep& step : in_flight_) {
     for (const WorkRef& work : step.work) {
       if (table_.find(work.group) != nullptr) {
@@ -103,7 +103,7 @@ void SchedulerCore::device_replaced(bool memory_lost, bool crashed) {
     if (!crashed) break;
     // Set before any state is lost: a step behind these tokens has crashed the worker.
     SequenceGroup* group = table_.find(id);
-    if (group->longest_output() == 0) crash.without_output.insert(id);
+    if (group->longest_output() == 0 && group->num_finished_tokens == 0) crash.without_output.insert(id);
     group->cleared_length = group->longest_output() + config_.pipeline_depth;
     for (const Sequence& s : group->sequences) {
       if (s.state != SequenceState::finished)
@@ -224,7 +224,7 @@ void SchedulerCore::on_step_result(const StepResult& result) {
     table_.pending_updates.steps_failed(result.step);
     restart_readers(result.step);
   }
-  if (table_.quarantine.step_ended(result.finished_us)) batch_planner_.on_capacity_freed();
+  table_.quarantine.step_ended();
   end_passed_trial();
 }
 
@@ -363,6 +363,7 @@ void SchedulerCore::erase_group(SequenceGroup& group) {
 std::optional<MemoryRequest> SchedulerCore::next_memory_request(TimeUs now) {
   if (static_cast<std::int32_t>(in_flight_.size()) >= config_.max_steps_in_flight()) return std::nullopt;
   last_request_us_ = plan_outstanding() ? last_request_us_ : now;
+  if (table_.quarantine.end_rest_if_over(now)) batch_planner_.on_capacity_freed();
   auto plan = batch_planner_.next(now, last_completed_step_, in_flight_);
   const bool nothing_runs = !plan && !plan_outstanding() && in_flight_.empty();
   if (!nothing_runs || !table_.quarantine.end_rest()) return plan;

@@ -150,7 +150,7 @@ class SchedulerCore final : private GroupEffects {
  private:
   /// The state outside of table_ and batch_planner_.
   static constexpr auto visit_fields(auto& self, auto&& visit) {
-    return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_, self.last_request_us_);
+    return visit(self.in_flight_, self.last_completed_step_, self.outputs_, self.stats_);
   }
 
   // answers
@@ -202,9 +202,9 @@ class SchedulerCore final : private GroupEffects {
   EngineStats stats_;
   metrics::StepMetrics metrics_;
   MaskManager masks_;
+  // For the metrics.
   TimeUs last_request_us_ = 0;  ///< time of the last MemoryRequest
-  /// For the metrics: time of the last MemoryRequest before a worker was lost with steps in flight; set until another
-  /// step ends.
+  /// Time of the last MemoryRequest before a worker was lost with steps in flight; set until another step ends.
   std::optional<TimeUs> lost_at_us_;
 };
 

@@ -122,7 +122,7 @@ bool SchedulerCore::load(Decoder& in) {
   if (!visit_fields(*this, [&](auto&... fields) { return (in.get(fields) && ...); })) return false;
   StepId before = 0;
   for (const InFlightStep& step : in_flight_) {
-    if (step.step <= std::exchange(before, step.step)) return false;
+    if (step.step <= std::exchange(before, step.step) || !is_valid_time(step.planned_us)) return false;
   }
   return std::max(before, last_completed_step_) <= batch_planner_.last_planned() && !check_invariants();
 }

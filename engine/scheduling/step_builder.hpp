@@ -40,10 +40,11 @@ struct InFlightStep {
   std::int64_t num_draft_inputs = 0;   ///< number of tokens that these runs read together
   std::int64_t num_caught_up = 0;      ///< number of these that are of sequences far behind (max_catch_up)
   bool waits_for_masks = false;        ///< whether its masks are not sent yet
+  TimeUs planned_us = 0;               ///< when its memory was granted
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
     return visit(self.step, self.work, self.num_tokens, self.num_prompt_tokens, self.num_draft_runs,
-                 self.num_draft_inputs, self.num_caught_up, self.waits_for_masks);
+                 self.num_draft_inputs, self.num_caught_up, self.waits_for_masks, self.planned_us);
   }
 };
 

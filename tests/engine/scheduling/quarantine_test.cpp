@@ -125,11 +125,24 @@ TEST(Quarantine, SuspectsRestForTwiceTheTimeOfACrash) {
   EXPECT_TRUE(quarantine.is_active());
   EXPECT_TRUE(quarantine.holds_back(3));
   EXPECT_FALSE(quarantine.holds_back(1));
-  EXPECT_FALSE(quarantine.step_ended(1200)) << "the first step behind the crash";
-  EXPECT_FALSE(quarantine.step_ended(1599));
-  EXPECT_TRUE(quarantine.step_ended(1600));
+  EXPECT_FALSE(quarantine.end_rest_if_over(1100)) << "no step has ended";
+  quarantine.step_ended();
+  EXPECT_FALSE(quarantine.end_rest_if_over(1200)) << "behind the first step";
+  EXPECT_FALSE(quarantine.end_rest_if_over(1599));
+  EXPECT_TRUE(quarantine.end_rest_if_over(1600));
   EXPECT_FALSE(quarantine.holds_back(3));
   EXPECT_FALSE(quarantine.is_active());
+}
+
+TEST(Quarantine, SuspectsRestForTenSecondsAtMost) {
+  Quarantine quarantine;
+  quarantine.crashed({.ran = {1, 2}, .without_output = {2}, .began_us = 1'000'000});
+  quarantine.step_ended();
+  EXPECT_FALSE(quarantine.end_rest_if_over(61'000'000));
+  quarantine.crashed({});
+  EXPECT_TRUE(quarantine.holds_back(2)) << "a worker that crashes while nothing runs ends no rest";
+  EXPECT_FALSE(quarantine.end_rest_if_over(70'999'999));
+  EXPECT_TRUE(quarantine.end_rest_if_over(71'000'000));
 }
 
 TEST(Quarantine, NoRequestRestsIfNoneHadOutput) {
