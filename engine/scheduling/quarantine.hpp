@@ -23,8 +23,8 @@ namespace pagoda::scheduling {
 /// request is the culprit. So n requests take about 2 log2(n) trials, and only a request that was alone is ever blamed.
 ///
 /// A crash costs the time of a step and of a restart. After it the suspects rest for twice as long, at most 10 s, while
-/// others run:
-/// those without output that ran in the crash, or those that are on trial next.
+/// others run. The suspects are the requests without output that ran in the crash or, in a trial, those that are on
+/// trial next.
 class Quarantine {
  public:
   /// The requests that ran in steps in flight when a worker crashed.
