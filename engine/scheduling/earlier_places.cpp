@@ -18,11 +18,8 @@ EarlierPlaces::EarlierPlaces(std::int32_t length, std::int32_t first)
 std::size_t EarlierPlaces::list_of(const JoinedTokens& tokens, std::int32_t place) const {
   constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15;
   std::uint64_t hash = 0;
-  const auto add = [&](TokenId token) { hash = (std::rotl(hash, 5) ^ static_cast<std::uint32_t>(token)) * kFactor; };
-  if (const auto together = tokens.together(place, length_); !together.empty()) {
-    for (const TokenId token : together) add(token);
-  } else {
-    for (std::int32_t i = place - length_; i < place; ++i) add(tokens[i]);
+  for (std::int32_t i = place - length_; i < place; ++i) {
+    hash = (std::rotl(hash, 5) ^ static_cast<std::uint32_t>(tokens[i])) * kFactor;
   }
   return hash >> (64 - std::countr_zero(latest_.size()));
 }
