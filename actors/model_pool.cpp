@@ -137,6 +137,7 @@ void send_residency(ModelPoolState& state) {
   for (ModelIndex i = 0; i < state.models.size(); ++i) {
     auto& residency = *state.models[i].residency;
     const auto expiry = state.core->expiry(i);
+    residency.keep_alive_us = state.core->keep_alive_us(i);
     residency.expires_unix_s = expiry ? unix_s + (*expiry - now) / kUsPerS : 0;
     const auto is = residency.state.load();
     if (state.core->is_wanted(i)) {

@@ -6,15 +6,13 @@
 #include <optional>
 #include <vector>
 
+#include "engine/model_pool/residency.hpp"
 #include "engine/types.hpp"
 
 namespace pagoda::model_pool {
 
 /// Index of a model in ModelPoolConfig::models.
 using ModelIndex = std::size_t;
-
-/// A keep-alive without end: the model stays until another model needs its room.
-inline constexpr TimeUs kForever = -1;
 
 struct PooledModel {
   std::int64_t bytes = 0;           ///< memory of its device that it takes while it is loaded
@@ -72,6 +70,7 @@ class ModelPoolCore {
   std::optional<TimeUs> next_timer() const;
 
   bool is_wanted(ModelIndex model) const { return at(model).state == State::wanted; }
+  TimeUs keep_alive_us(ModelIndex model) const { return at(model).keep_alive_us; }
   /// Returns when the model will be unloaded, if it is idle and its keep-alive ends.
   std::optional<TimeUs> expiry(ModelIndex model) const;
 

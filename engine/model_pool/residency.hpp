@@ -34,6 +34,9 @@ constexpr std::string_view to_string(ModelState state) {
   return "unloaded";
 }
 
+/// A keep-alive without end: the model stays until another model needs its room.
+inline constexpr TimeUs kForever = -1;
+
 /// The state of a model. One owner writes it; any thread may read it at any time.
 struct Residency {
   std::atomic<ModelState> state = ModelState::unloaded;
@@ -41,8 +44,9 @@ struct Residency {
   std::atomic<std::int64_t> loads = 0;          ///< number of successful loads
   std::atomic<std::int64_t> load_failures = 0;  ///< number of failed loads
   std::atomic<std::int64_t> unloads = 0;
-  std::atomic<TimeUs> last_load_us = 0;  ///< duration of the last successful load
-  /// Time when the model is unloaded unless it is used; 0 if there is no such time, for example while it has work.
+  std::atomic<TimeUs> last_load_us = 0;          ///< duration of the last successful load
+  std::atomic<TimeUs> keep_alive_us = kForever;  ///< time that the model stays loaded without work
+  /// Time when an idle model is unloaded unless it is used; 0: it has work, or stays.
   std::atomic<std::int64_t> expires_unix_s = 0;
 };
 using SharedResidency = std::shared_ptr<Residency>;

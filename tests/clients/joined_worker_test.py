@@ -18,7 +18,7 @@ import time
 import unittest
 
 from ports import free_port
-from worker_load import PROMPTS, Connection, WorkerServer, children, lives, request, run
+from worker_load import PROMPTS, Connection, WorkerServer, children, ends, lives, request, run
 
 SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers, which keep what was freed
 
@@ -237,7 +237,7 @@ class JoinedWorkers(unittest.TestCase):
         server.wait_for(lambda s: s["requests_running"] > 0)
         worker.end(signal.SIGKILL)
         server.wait_for(lambda s: s["health"] != "ok")
-        self.assertFalse(lives(pid), "it works on for nobody")
+        self.assertTrue(ends(pid), "it works on for nobody")
         self.workers = [self.join()]
         self.expect_undisturbed(outcomes)
         self.assertEqual(server.stats()["requests_failed_total"], 0)
@@ -325,10 +325,7 @@ class JoinedWorkers(unittest.TestCase):
         self.expect_undisturbed(self.submit())
         self.assertIsNot(self.serving()[0], far)
         # It has noticed, too, and comes back as soon as it can.
-        deadline = time.monotonic() + 30
-        while lives(pid):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.1)
+        self.assertTrue(ends(pid, 30))
         host.mend()
         self.workers[1].end()
         self.assertIs(self.serving()[0], far)
@@ -358,10 +355,7 @@ class JoinedWorkers(unittest.TestCase):
         worker, pid = self.serving()
         server.process.send_signal(signal.SIGTERM)
         self.assertEqual(server.process.wait(30), 0)
-        deadline = time.monotonic() + 10
-        while lives(pid):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        self.assertTrue(ends(pid))
         worker.wait_for_line("cannot connect")
         self.assertEqual(worker.end(), 0)
 

@@ -329,12 +329,19 @@ class EvictionTest(Several):
         self.assertEqual(server.facts("a")["loads_total"], 2)
 
     def test_ollama_says_how_long_a_model_stays(self):
-        server = self.start({"a": {"model": model}, "b": {"model": model}})
+        server = self.start({"a": {"model": model}, "b": {"model": model}, "slow": self.slow()})
         loaded = server.json("POST", "/api/generate", {"model": "a", "keep_alive": "1h"})
         self.assertEqual((loaded["done"], loaded["done_reason"]), (True, "load"))
         running = server.json("GET", "/api/ps")["models"]
         self.assertEqual([each["name"] for each in running], ["a:latest"])
         self.assertLess(running[0]["expires_at"], "2300")
+        stream = self.in_background(lambda: server.json("POST", "/api/generate", {
+            "model": "slow", "keep_alive": "1h", "prompt": "Once", "stream": False, "options": {"num_predict": 300}}))
+        eventually(lambda: server.facts("slow")["requests_running"] == 1, "the slow model runs")
+        (busy,) = [each for each in server.json("GET", "/api/ps")["models"] if each["name"] == "slow:latest"]
+        self.assertLess(busy["expires_at"], "2300", "a model with work has a time, too")
+        self.assertEqual(server.facts("slow")["requests_running"], 1, "it should still run: make it slower")
+        self.assertTrue(stream()["done"])
         unloaded = server.json("POST", "/api/generate", {"model": "a", "keep_alive": 0})
         self.assertEqual(unloaded["done_reason"], "unload")
         eventually(lambda: server.json("GET", "/api/ps")["models"] == [], "a is unloaded")

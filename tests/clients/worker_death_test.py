@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from worker_load import PROMPTS, Connection, WorkerServer, lives, request, run
+from worker_load import PROMPTS, Connection, WorkerServer, ends, request, run
 
 SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
 
@@ -323,10 +323,7 @@ class Workers(unittest.TestCase):
             server.process.send_signal(sig)
             server.exit_code = server.process.wait(30)
             self.assertEqual(server.exit_code, -signal.SIGKILL if sig == signal.SIGKILL else 0)
-            deadline = time.monotonic() + 1
-            while lives(pid):
-                self.assertLess(time.monotonic(), deadline, "the worker lives on")
-                time.sleep(0.01)
+            self.assertTrue(ends(pid, 1), "the worker lives on")
 
 
 if __name__ == "__main__":

@@ -224,6 +224,14 @@ def lives(pid):
     return (process(pid) or "Z")[0] not in "ZX"
 
 
+def ends(pid, seconds=10):
+    """Whether it has ended within that time. The kernel closes the sockets of a process before it tells its children."""
+    deadline = time.monotonic() + seconds
+    while lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not lives(pid)
+
+
 def children(parent):
     """[(pid, state)] of the processes whose parent that is."""
     known = [(int(name), process(name)) for name in os.listdir("/proc") if name.isdigit()]

@@ -118,11 +118,17 @@ std::string listed(const ApiContext& context, IsListed is_listed, WriteRest writ
   return out;
 }
 
-/// Returns the time at which a model is unloaded if it is not used.
+/// Returns the time at which a model is unloaded if it is not used. For a model with work, it is as if the work ended
+/// now, as in Ollama.
 std::string expiry_of(const ServedModel& model) {
-  const auto expires = model.residency ? model.residency->expires_unix_s.load() : 0;
-  if (expires == 0) return kNever;
-  return timestamp(std::chrono::system_clock::time_point(std::chrono::seconds(expires)));
+  if (!model.residency) return kNever;
+  using std::chrono::system_clock;
+  if (const auto expires = model.residency->expires_unix_s.load(); expires != 0) {
+    return timestamp(system_clock::time_point(std::chrono::seconds(expires)));
+  }
+  const TimeUs keep_alive_us = model.residency->keep_alive_us;
+  if (keep_alive_us == model_pool::kForever) return kNever;
+  return timestamp(system_clock::now() + std::chrono::microseconds(keep_alive_us));
 }
 
 }  // namespace
