@@ -414,6 +414,7 @@ execution::RunnerConfig runner_config(const EngineConfig& config, const EnginePl
           .max_model_len = plan.limits.max_model_len,
           .vocab_size = plan.model.vocab_size,
           .draft_vocab_size = plan.draft ? plan.draft->model.vocab_size : 0,
+          .max_drafts = config.speculation().is_on() ? config.speculation().max_drafts : 0,
           .features = plan.draft && plan.draft->model.draft_head
                           ? std::optional(features_of(plan.draft->model, plan.layout))
                           : std::nullopt,

@@ -32,6 +32,7 @@ struct RunnerConfig {
   std::int64_t max_model_len = 0;
   std::int64_t vocab_size = 0;
   std::int64_t draft_vocab_size = 0;  ///< vocabulary of the draft model; 0 = there is none
+  std::int32_t max_drafts = 0;        ///< of a row in a step
   /// Set if the draft model is a models::DraftHead: its place for features in the KV cache.
   std::optional<models::FeatureLayout> features;
   /// Maximum number of likeliest tokens that a sample lists; results have room for them.
@@ -85,8 +86,8 @@ class ModelRunner final : public StepRunner {
   /// will need. Call before the first step, and not inside submit. Waits until the steps have run.
   Status run_largest_steps(kernels::Stream& stream);
 
-  /// With replay_decode: lets the stream record every decode batch. `progress` receives the share that is done. Call as
-  /// run_largest_steps.
+  /// With replay_decode: lets the stream record every decode batch, also of a draft model. `progress` receives the
+  /// share that is done. Call as run_largest_steps.
   Status record_decode_batches(kernels::Stream& stream, const std::function<void(double)>& progress);
 
  private:
@@ -123,6 +124,8 @@ class ModelRunner final : public StepRunner {
   static StepShape largest_shape(const RunnerConfig& config, bool keeps_block_tables);
   /// Returns the bytes of the inputs of the largest step, with those of the draft model.
   static std::int64_t input_bytes(const RunnerConfig& config, bool keeps_block_tables);
+  /// Returns the bytes of the inputs of the largest run of a draft model that is replayed.
+  static std::int64_t recorded_draft_bytes(const RunnerConfig& config);
   Status allocate();
   /// Sets all block tables on the device to block 0, so that even after errors no entry is outside of the cache.
   Status clear_block_tables();
@@ -144,6 +147,14 @@ class ModelRunner final : public StepRunner {
   /// `shape`.
   Status bring_inputs(kernels::Stream& stream, const StepShape& shape, std::size_t bytes, const StepMemory& memory);
   Batch plan_batch(const ExecuteStep& step) const;
+  /// Sets the sizes of block tables in the shape, from its groups and sequences and the batch's max_context_len.
+  void size_tables(Batch& batch) const;
+  /// Pads a batch whose rows have one token, or one and drafts, to the size of a recorded batch, if one has room.
+  void pad_to_record(Batch& batch) const;
+  /// Fills the inputs behind those of the first tokens and sequences of a padded batch: no block is read or written
+  /// for them, and nobody uses their results.
+  void fill_padding(const StepShape& shape, std::int64_t num_tokens, std::int64_t num_sequences,
+                    const StepInputs& inputs) const;
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
   /// Returns whether an adapter changes what the model does for the work: a prompt adapter does it for its virtual
   /// tokens only.
@@ -169,7 +180,10 @@ class ModelRunner final : public StepRunner {
   DraftInputs draft_inputs(const RowWork& work, std::int32_t run) const;
   /// Runs the draft model as often as draft_runs_ says. The drafts are in the token table then.
   Status make_drafts(kernels::Stream& stream, const IssuedStep& issued);
-  Status run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs);
+  /// `first_byte`: of the run's inputs among those of the step.
+  Status run_draft_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory, std::size_t first_byte);
+  /// Returns whether a run of the draft model may be padded and replayed.
+  bool may_replay_draft_run(const Batch& batch) const;
   /// Fills padded_logits_ with the logits of tokens that do not exist.
   Status clear_padded_logits();
   /// Fills device memory from the host. Waits for it.
@@ -227,6 +241,8 @@ class ModelRunner final : public StepRunner {
       padded_logits_;  // [max_num_samples, vocab_size]: those of tokens in both vocabularies, others are -inf
   // Empty if the device reads the host's memory; then the block tables below are empty too.
   kernels::Buffer device_inputs_;
+  /// Inputs of a replayed run of the draft model. In device_inputs_ their place depends on the step.
+  kernels::Buffer recorded_draft_inputs_;
   std::int64_t blocks_of_row_;             // number of entries of a block table on the device
   kernels::Buffer block_tables_of_rows_;   // [num_kv_groups, max_num_seqs, blocks_of_row_]: block tables of all rows
   kernels::Buffer block_tables_of_batch_;  // [num_kv_groups, num_sequences, blocks_of_row_]: those of the step

@@ -18,7 +18,24 @@ ModelRunner::DraftInputs ModelRunner::draft_inputs(const RowWork& work, std::int
   return {work.first_draft_input + num_skipped, num_tokens, makes_draft};
 }
 
-/// A step has at most max_num_samples drafts. So all runs but the first together have no more tokens than that.
+/// Issuing the layers of a draft model takes as long as those of a model. A head has only one.
+bool ModelRunner::may_replay_draft_run(const Batch& batch) const {
+  return config_.replay_decode && draft_head_ == nullptr && batch.max_query_len == 1 &&
+         batch.shape.num_tokens <= DecodeBatches::kMaxDraftTokens;
+}
+
+std::int64_t ModelRunner::recorded_draft_bytes(const RunnerConfig& config) {
+  const std::int64_t num_tokens = std::min(config.max_num_seqs, DecodeBatches::kMaxDraftTokens);
+  return static_cast<std::int64_t>(StepLayout({.num_tokens = num_tokens,
+                                               .num_sequences = num_tokens,
+                                               .num_logit_rows = num_tokens,
+                                               .num_block_table_rows = num_tokens,
+                                               .num_samples = num_tokens})
+                                       .bytes());
+}
+
+/// A step has at most max_num_samples drafts. So all runs but the first together have no more tokens than that, and
+/// with padding (see DecodeBatches) no more than twice as many.
 std::int64_t ModelRunner::input_bytes(const RunnerConfig& config, bool keeps_block_tables) {
   auto bytes = static_cast<std::int64_t>(StepLayout(largest_shape(config, keeps_block_tables)).bytes());
   if (config.draft_vocab_size == 0) return bytes;
@@ -38,7 +55,7 @@ std::int64_t ModelRunner::input_bytes(const RunnerConfig& config, bool keeps_blo
   constexpr std::int64_t kMaxRuns = SpeculationConfig::kMaxTokens;
   constexpr std::int64_t kPadding = 2048;  // of the arrays of a run
   return bytes + bytes_of(config.max_num_batched_tokens, config.max_num_seqs) +
-         bytes_of(config.max_num_samples, config.max_num_samples) + kMaxRuns * kPadding;
+         2 * bytes_of(config.max_num_samples, config.max_num_samples) + kMaxRuns * kPadding;
 }
 
 void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
@@ -64,11 +81,8 @@ void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
     if (shape.num_tokens == 0) return;
     if (draft_head_ != nullptr) shape.num_feature_rows = number == 0 ? 2 * shape.num_tokens : shape.num_tokens;
     shape.num_samples = shape.num_logit_rows;
-    if (keeps_block_tables()) {
-      shape.num_block_table_rows = shape.num_sequences;
-    } else {
-      shape.max_blocks = layout().table_size(run.batch.max_context_len);
-    }
+    if (may_replay_draft_run(run.batch)) pad_to_record(run.batch);
+    size_tables(run.batch);
     run.first_byte = first_byte;
     first_byte += StepLayout(shape).bytes();
     draft_runs_.push_back(run);
@@ -126,6 +140,7 @@ void ModelRunner::fill_draft_inputs(const ExecuteStep& step, std::byte* base) {
       inputs.logit_rows[sample] = static_cast<std::int32_t>(token) - 1;
       inputs.sample_slots[sample++] = token_slot(work.row, end);
     }
+    if (run.batch.decode) fill_padding(run.batch.shape, token, sequence, inputs);
   }
 }
 
@@ -136,7 +151,7 @@ Status ModelRunner::make_drafts(kernels::Stream& stream, const IssuedStep& issue
   const StepResults results(memory.results_on_device(), issued.shape);
   for (const DraftRun& run : draft_runs_) {
     const StepInputs inputs(inputs_on_device(memory) + run.first_byte, StepLayout(run.batch.shape));
-    Status status = run_draft_model(stream, run.batch, inputs);
+    Status status = run_draft_model(stream, run.batch, memory, run.first_byte);
     if (!status) return status;
     const std::int64_t num_drafts = run.batch.shape.num_samples;
     if (num_drafts == 0) continue;
@@ -162,10 +177,26 @@ Status ModelRunner::make_drafts(kernels::Stream& stream, const IssuedStep& issue
   return {};
 }
 
-Status ModelRunner::run_draft_model(kernels::Stream& stream, const Batch& batch, const StepInputs& inputs) {
-  Status status = gather_inputs(stream, batch.shape, inputs, config_.draft_vocab_size);
-  if (status) status = draft_.model->run(stream, forward_batch(batch, inputs), draft_.cache);
-  const std::int64_t num_rows = batch.shape.num_logit_rows;
+Status ModelRunner::run_draft_model(kernels::Stream& stream, const Batch& batch, const StepMemory& memory,
+                                    std::size_t first_byte) {
+  constexpr std::uint64_t kOfDraftModel = std::uint64_t{1} << 63U;  // in keys of records
+  const StepLayout layout(batch.shape);
+  std::byte* const its_inputs = inputs_on_device(memory) + first_byte;
+  const StepInputs inputs(its_inputs, layout);
+  const auto run = [&](const StepInputs& inputs_of_run) {
+    Status status = gather_inputs(stream, batch.shape, inputs_of_run, config_.draft_vocab_size);
+    return status ? draft_.model->run(stream, forward_batch(batch, inputs_of_run), draft_.cache) : status;
+  };
+  Status status;
+  if (batch.decode) {
+    auto* const recorded = recorded_draft_inputs_.as<std::byte>();
+    status = device_->ops().copy(stream, {.from = its_inputs, .to = recorded, .bytes = layout.bytes()});
+    const auto run_recorded = [&] { return run(StepInputs(recorded, layout)); };
+    if (status) status = stream.replay(batch.decode->key() | kOfDraftModel, run_recorded);
+  } else {
+    status = run(inputs);
+  }
+  const std::int64_t num_rows = std::min(batch.shape.num_logit_rows, batch.shape.num_samples);
   if (!status || num_rows == 0) return status;
   const bool has_same_vocab = padded_logits_.data() == nullptr;
   float* const logits = has_same_vocab ? logits_.as<float>() : draft_logits_.as<float>();

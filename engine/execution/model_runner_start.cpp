@@ -1,6 +1,8 @@
 // Work of a ModelRunner before its first step, so that no real step is the first of its kind.
 
 #include <algorithm>
+#include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "engine/execution/model_runner.hpp"
@@ -25,6 +27,24 @@ kernels::SampleRow demanding_row(std::int32_t logits_row, std::span<const TokenI
   row.output_tokens = tokens;
   row.num_logprobs = static_cast<std::int32_t>(num_logprobs);
   return row;
+}
+
+/// Fills the inputs of sequences without KV blocks. Each has `tokens_each` tokens (the last sequence fewer) at the end
+/// of `context_len`.
+void fill_alone(const StepShape& shape, std::int64_t tokens_each, std::int32_t context_len, std::byte* base) {
+  const StepInputs inputs(base, StepLayout(shape));
+  std::fill_n(inputs.token_slots, shape.num_tokens, 0);
+  std::fill_n(inputs.positions, shape.num_tokens, 0);
+  std::fill_n(inputs.slot_mapping, shape.num_kv_groups * shape.num_tokens, -1);
+  for (std::int64_t i = 0; i <= shape.num_sequences; ++i) {
+    inputs.query_start[i] = static_cast<std::int32_t>(std::min(i * tokens_each, shape.num_tokens));
+  }
+  std::fill_n(inputs.context_len, shape.num_sequences, context_len);
+  std::iota(inputs.logit_rows, inputs.logit_rows + shape.num_logit_rows, 0);
+  std::fill_n(inputs.block_tables, shape.num_kv_groups * shape.num_sequences * shape.max_blocks, 0);
+  std::fill_n(inputs.block_table_rows, shape.num_block_table_rows, 0);
+  std::fill_n(inputs.sample_slots, shape.num_samples, -1);
+  std::fill_n(inputs.feature_rows, shape.num_feature_rows, 0);
 }
 
 }  // namespace
@@ -58,10 +78,10 @@ Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::fu
   const auto batches = decode_batches_.all();
   for (std::size_t i = 0; i < batches.size(); ++i) {
     Batch batch;
-    batch.decode = batches[i];
-    batch.max_query_len = 1;
+    batch.max_query_len = batches[i].max_query_len;
     batch.max_context_len = batches[i].max_context_len;
-    batch.shape.num_tokens = batch.shape.num_sequences = batch.shape.num_logit_rows = batches[i].num_rows;
+    batch.shape.num_tokens = batches[i].num_tokens;
+    pad_to_record(batch);
     for (int run = 0; run < kRunsToRecord; ++run) {
       if (Status status = run_alone(stream, batch, 0, 0, 0); !status) return status;
     }
@@ -73,14 +93,15 @@ Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::fu
 Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t tokens_each, std::int32_t context_len,
                               std::int64_t num_samples) {
   StepShape& shape = batch.shape;
-  shape.num_kv_groups = layout().num_groups();
-  if (keeps_block_tables()) {
-    shape.num_block_table_rows = shape.num_kv_groups * shape.num_sequences;
-  } else {
-    shape.max_blocks = layout().table_size(batch.max_context_len);
-  }
   shape.num_samples = num_samples;
-  shape.num_feature_rows = draft_head_ != nullptr ? 2 * shape.num_tokens : 0;
+  const bool drafts = draft_.model != nullptr && (!batch.decode || may_replay_draft_run(batch));
+  Batch draft_run = batch;
+  if (draft_head_ != nullptr) draft_run.shape.num_feature_rows = 2 * shape.num_tokens;
+  size_tables(draft_run);
+  shape.num_kv_groups = layout().num_groups();
+  size_tables(batch);
+  const std::size_t model_bytes = StepLayout(shape).bytes();
+  const std::size_t bytes = model_bytes + (drafts ? StepLayout(draft_run.shape).bytes() : 0);
   const std::int64_t max_top = num_samples == 0 ? 0 : std::min(config_.max_logprobs, config_.vocab_size);
   IssuedStep issued;
   issued.inputs = shape;
@@ -89,21 +110,9 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
   PAGODA_ASSERT(issued.memory != nullptr, "no step is in flight before the first");
   Status status = issued.memory->reserve_results(issued.shape.bytes());
   if (status) {
-    const StepInputs inputs(issued.memory->inputs(), StepLayout(shape));
-    for (std::int64_t i = 0; i < shape.num_tokens; ++i) {
-      inputs.token_slots[i] = 0;
-      inputs.positions[i] = 0;
-    }
-    std::fill_n(inputs.slot_mapping, shape.num_kv_groups * shape.num_tokens, -1);
-    for (std::int64_t i = 0; i <= shape.num_sequences; ++i) {
-      inputs.query_start[i] = static_cast<std::int32_t>(std::min(i * tokens_each, shape.num_tokens));
-    }
-    std::fill_n(inputs.context_len, shape.num_sequences, context_len);
-    for (std::int64_t i = 0; i < shape.num_logit_rows; ++i) inputs.logit_rows[i] = static_cast<std::int32_t>(i);
-    std::fill_n(inputs.block_tables, shape.num_kv_groups * shape.num_sequences * shape.max_blocks, 0);
-    std::fill_n(inputs.block_table_rows, shape.num_block_table_rows, 0);
-    std::fill_n(inputs.sample_slots, num_samples, -1);
-    std::fill_n(inputs.feature_rows, shape.num_feature_rows, 0);
+    PAGODA_ASSERT(bytes <= issued.memory->input_bytes(), "there is room for the inputs of the largest step");
+    fill_alone(shape, tokens_each, context_len, issued.memory->inputs());
+    if (drafts) fill_alone(draft_run.shape, tokens_each, context_len, issued.memory->inputs() + model_bytes);
     const std::span<const TokenId> tokens(token_table_.as<TokenId>(), static_cast<std::size_t>(config_.max_model_len));
     sample_rows_.clear();
     for (std::int64_t i = 0; i < num_samples; ++i) {
@@ -111,10 +120,8 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
       sample_rows_.push_back(demanding_row(logits_row, tokens, max_top));
     }
     stream.submit([&] {
-      status = bring_inputs(stream, shape, StepLayout(shape).bytes(), *issued.memory);
-      if (status && draft_.model != nullptr && num_samples > 0) {
-        status = run_draft_model(stream, batch, StepInputs(inputs_on_device(*issued.memory), StepLayout(shape)));
-      }
+      status = bring_inputs(stream, shape, bytes, *issued.memory);
+      if (status && drafts) status = run_draft_model(stream, draft_run, *issued.memory, model_bytes);
       if (status) status = run_model(stream, batch, *issued.memory);
       if (status) status = draw(stream, issued);
     });

@@ -154,6 +154,38 @@ INSTANTIATE_TEST_SUITE_P(Pairs, DraftsOfAnother,
                                          std::tuple("llama-mha-f32", "gemma3-six-layers-f32", Where::split_memory),
                                          std::tuple("qwen2-gqa-f32", "llama-mha-f32", Where::emulated_cuda)));
 
+class Replays : public testing::TestWithParam<Where> {};
+
+/// The steps have 7 to 16 tokens, and are padded to 8 or 16.
+TEST_P(Replays, OfStepsWithDraftsAndOfTheDraftModelChangeNothing) {
+  const ServableModel model("llama-mha-f32");
+  const ServableModel draft("gemma3-six-layers-f32");
+  EngineConfig config = config_of(model, draft);
+  config.max_num_seqs = 2;
+  config.max_num_batched_tokens = 16;
+  constexpr std::int32_t kMaxLen = 64;
+  const std::vector<TokenIds> prompts{{1, 2, 3, 4}, {5, 6, 7, 8, 9}};
+  DraftingRows issued(config, prompts, kMaxLen, Where::cpu);
+  DraftingRows replayed(config, prompts, kMaxLen, GetParam());
+  const std::vector<DraftingRows::Drafts> steps[] = {{{}, {}},         {{2, 5}, {3, 6}}, {{5, 1}, {0, 0}},
+                                                     {{0, 0}, {5, 1}}, {{5, 1}, {0, 0}}, {{5, 1}, {5, 1}}};
+  int num_replays = 0;
+  for (const auto& step : steps) {
+    const int before = replayed.num_replays();
+    EXPECT_EQ(replayed.run(step), issued.run(step));
+    num_replays = replayed.num_replays() - before;
+    for (std::size_t row = 0; row < prompts.size(); ++row) {
+      EXPECT_EQ(replayed.made(row), issued.made(row));
+      EXPECT_EQ(replayed.known(row), issued.known(row));
+    }
+  }
+  if (GetParam() == Where::split_memory) {
+    EXPECT_EQ(num_replays, 5 + 1) << "runs of the draft model, and the step";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Replays, testing::Values(Where::split_memory, Where::recording_emulated_cuda));
+
 /// Returns the error of a plan, or of the check of its tokens.
 std::string error_of(const EngineConfig& config) {
   const auto device = create_device(config);

@@ -23,10 +23,10 @@
 
 namespace pagoda::test {
 
-enum class Where { cpu, split_memory, emulated_cuda };
+enum class Where { cpu, split_memory, emulated_cuda, recording_emulated_cuda };
 
 inline void PrintTo(Where where, std::ostream* out) {
-  constexpr const char* kNames[] = {"cpu", "split_memory", "emulated_cuda"};
+  constexpr const char* kNames[] = {"cpu", "split_memory", "emulated_cuda", "recording_emulated_cuda"};
   *out << kNames[static_cast<int>(where)];
 }
 
@@ -53,8 +53,9 @@ class DraftingRows {
       : temperature_(temperature), prompts_(std::move(prompts)), known_(prompts_), num_computed_(prompts_.size()) {
     EngineSetup setup;
     if (where == Where::split_memory) {
-      setup.device = std::make_shared<SplitMemoryDevice>(SplitMemoryDevice::Options{.isa = exact_isa()});
-    } else if (where == Where::emulated_cuda) {
+      split_memory_ = std::make_shared<SplitMemoryDevice>(SplitMemoryDevice::Options{.isa = exact_isa()});
+      setup.device = split_memory_;
+    } else if (where != Where::cpu) {
       auto device = cuda_emulator::create_emulated_cuda_device();
       if (!device) throw std::runtime_error(device.error().message);
       setup.device = *device;
@@ -159,6 +160,8 @@ class DraftingRows {
     has_moved_ = true;
   }
 
+  /// On split memory, returns how many runs of models were replayed.
+  int num_replays() const { return split_memory_ != nullptr ? split_memory_->num_replays() : 0; }
   std::int32_t num_known(std::size_t row) const { return static_cast<std::int32_t>(known_[row].size()); }
   /// Returns the prompt and the samples of a row.
   const TokenIds& known(std::size_t row) const { return known_[row]; }
@@ -208,6 +211,7 @@ class DraftingRows {
   }
 
   double temperature_;
+  std::shared_ptr<SplitMemoryDevice> split_memory_;  ///< null on other devices
   std::int32_t num_groups_ = 0;
   std::int32_t blocks_of_row_ = 0;
   std::vector<BlockId> blocks_;  ///< of the rows and groups, blocks_of_row_ for each
