@@ -51,7 +51,9 @@ ModelRunner::ModelRunner(RunnerConfig config, ModelOnDevice target, ModelOnDevic
                        .max_draft_tokens = std::min(config_.max_num_samples, config_.max_num_batched_tokens),
                        .max_model_len = config_.max_model_len}),
       rows_(config_.max_num_seqs, config_.vocab_size, config_.layout.num_groups()),
-      blocks_of_row_(blocks_of_row(config_)) {}
+      blocks_of_row_(blocks_of_row(config_)) {
+  PAGODA_ASSERT(!config_.replay_decode || keeps_block_tables(), "padding has no block tables of the host");
+}
 
 StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_block_tables) {
   StepShape shape{.num_kv_groups = config.layout.num_groups(),
@@ -73,7 +75,7 @@ StepShape ModelRunner::largest_shape(const RunnerConfig& config, bool keeps_bloc
 std::int64_t ModelRunner::batch_bytes(const RunnerConfig& config, bool keeps_block_tables) {
   constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(TokenId));
   const std::int64_t tables = keeps_block_tables ? 2 * num_block_tables(config) * blocks_of_row(config) : 0;
-  const std::int64_t drafts = keeps_block_tables && config.draft_vocab_size > 0 ? recorded_draft_bytes(config) : 0;
+  const std::int64_t drafts = keeps_block_tables ? recorded_draft_bytes(config) : 0;
   const bool pads_logits = config.draft_vocab_size > 0 && config.draft_vocab_size != config.vocab_size;
   const std::int64_t logits = pads_logits ? config.max_num_samples * (config.draft_vocab_size + config.vocab_size) : 0;
   return (config.max_num_seqs * (config.max_model_len + 1) + config.max_num_batched_tokens + tables) * kIdBytes +
@@ -118,7 +120,7 @@ Status ModelRunner::allocate() {
     take(padded_logits_, config_.max_num_samples * config_.vocab_size, sizeof(float));
   }
   if (!device_->shares_host_memory()) take(device_inputs_, input_bytes, 1);
-  if (keeps_block_tables() && draft_.model != nullptr) take(recorded_draft_inputs_, recorded_draft_bytes(config_), 1);
+  if (keeps_block_tables()) take(recorded_draft_inputs_, recorded_draft_bytes(config_), 1);
   if (keeps_block_tables()) {
     take(block_tables_of_rows_, num_block_tables(config_) * blocks_of_row_, sizeof(BlockId));
     take(block_tables_of_batch_, num_block_tables(config_) * blocks_of_row_, sizeof(BlockId));

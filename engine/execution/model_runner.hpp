@@ -41,7 +41,8 @@ struct RunnerConfig {
   std::int32_t max_steps_in_flight = 2;  ///< number of steps that are issued and not collected
   /// Whether the model is the last of its stages, which samples. The others answer with rows without tokens.
   bool samples = true;
-  /// Whether steps that only decode are padded to the sizes of DecodeBatches and passed to Stream::replay.
+  /// Whether steps that only decode, with drafts or without, are padded to the sizes of DecodeBatches and passed to
+  /// Stream::replay. Only on a device that does not share the host's memory.
   bool replay_decode = false;
 };
 
@@ -151,10 +152,11 @@ class ModelRunner final : public StepRunner {
   void size_tables(Batch& batch) const;
   /// Pads a batch whose rows have one token, or one and drafts, to the size of a recorded batch, if one has room.
   void pad_to_record(Batch& batch) const;
+  void set_size(const DecodeBatch& decode, Batch& batch) const;
   /// Fills the inputs behind those of the first tokens and sequences of a padded batch: no block is read or written
   /// for them, and nobody uses their results.
-  void fill_padding(const StepShape& shape, std::int64_t num_tokens, std::int64_t num_sequences,
-                    const StepInputs& inputs) const;
+  static void fill_padding(const StepShape& shape, std::int64_t num_tokens, std::int64_t num_sequences,
+                           const StepInputs& inputs);
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);
   /// Returns whether an adapter changes what the model does for the work: a prompt adapter does it for its virtual
   /// tokens only.

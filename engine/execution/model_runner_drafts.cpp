@@ -25,6 +25,7 @@ bool ModelRunner::may_replay_draft_run(const Batch& batch) const {
 }
 
 std::int64_t ModelRunner::recorded_draft_bytes(const RunnerConfig& config) {
+  if (config.draft_vocab_size == 0 || config.features) return 0;
   const std::int64_t num_tokens = std::min(config.max_num_seqs, DecodeBatches::kMaxDraftTokens);
   return static_cast<std::int64_t>(StepLayout({.num_tokens = num_tokens,
                                                .num_sequences = num_tokens,
@@ -54,8 +55,9 @@ std::int64_t ModelRunner::input_bytes(const RunnerConfig& config, bool keeps_blo
   };
   constexpr std::int64_t kMaxRuns = SpeculationConfig::kMaxTokens;
   constexpr std::int64_t kPadding = 2048;  // of the arrays of a run
+  const std::int64_t padding = keeps_block_tables && !config.features ? 2 : 1;
   return bytes + bytes_of(config.max_num_batched_tokens, config.max_num_seqs) +
-         2 * bytes_of(config.max_num_samples, config.max_num_samples) + kMaxRuns * kPadding;
+         padding * bytes_of(config.max_num_samples, config.max_num_samples) + kMaxRuns * kPadding;
 }
 
 void ModelRunner::plan_drafts(const ExecuteStep& step, std::size_t first_byte) {
@@ -189,6 +191,7 @@ Status ModelRunner::run_draft_model(kernels::Stream& stream, const Batch& batch,
   };
   Status status;
   if (batch.decode) {
+    PAGODA_ASSERT(layout.bytes() <= recorded_draft_inputs_.bytes(), "there is room for the largest recorded run");
     auto* const recorded = recorded_draft_inputs_.as<std::byte>();
     status = device_->ops().copy(stream, {.from = its_inputs, .to = recorded, .bytes = layout.bytes()});
     const auto run_recorded = [&] { return run(StepInputs(recorded, layout)); };
@@ -196,7 +199,7 @@ Status ModelRunner::run_draft_model(kernels::Stream& stream, const Batch& batch,
   } else {
     status = run(inputs);
   }
-  const std::int64_t num_rows = std::min(batch.shape.num_logit_rows, batch.shape.num_samples);
+  const std::int64_t num_rows = batch.shape.num_samples;
   if (!status || num_rows == 0) return status;
   const bool has_same_vocab = padded_logits_.data() == nullptr;
   float* const logits = has_same_vocab ? logits_.as<float>() : draft_logits_.as<float>();

@@ -55,13 +55,18 @@ void ModelRunner::size_tables(Batch& batch) const {
 }
 
 void ModelRunner::pad_to_record(Batch& batch) const {
-  StepShape& shape = batch.shape;
-  batch.decode = decode_batches_.around(shape.num_tokens, batch.max_query_len, batch.max_context_len);
-  if (!batch.decode) return;
-  batch.max_query_len = batch.decode->max_query_len;
-  batch.max_context_len = batch.decode->max_context_len;
-  shape.num_tokens = shape.num_logit_rows = batch.decode->num_tokens;
-  shape.num_sequences = std::min(shape.num_tokens, std::int64_t{config_.max_num_seqs});
+  const StepShape& shape = batch.shape;
+  const auto decode =
+      decode_batches_.around(shape.num_sequences, shape.num_tokens, batch.max_query_len, batch.max_context_len);
+  if (decode) set_size(*decode, batch);
+}
+
+void ModelRunner::set_size(const DecodeBatch& decode, Batch& batch) const {
+  batch.decode = decode;
+  batch.max_query_len = decode_batches_.max_query_len(decode);
+  batch.max_context_len = decode.max_context_len;
+  batch.shape.num_sequences = decode.num_sequences;
+  batch.shape.num_tokens = batch.shape.num_logit_rows = decode.num_tokens();
 }
 
 void ModelRunner::plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued) {
@@ -170,7 +175,7 @@ void ModelRunner::fill_inputs(const ExecuteStep& step, const Batch& batch, const
 }
 
 void ModelRunner::fill_padding(const StepShape& shape, std::int64_t num_tokens, std::int64_t num_sequences,
-                               const StepInputs& inputs) const {
+                               const StepInputs& inputs) {
   for (std::int64_t token = num_tokens; token < shape.num_tokens; ++token) {
     inputs.token_slots[token] = 0;  // of any token
     inputs.positions[token] = 0;
@@ -182,13 +187,8 @@ void ModelRunner::fill_padding(const StepShape& shape, std::int64_t num_tokens, 
   for (std::int64_t group = 0; group < shape.num_kv_groups; ++group) {
     const std::int64_t first_token = group * shape.num_tokens;
     std::fill(inputs.slot_mapping + first_token + num_tokens, inputs.slot_mapping + first_token + shape.num_tokens, -1);
-    const std::int64_t first = group * shape.num_sequences + num_sequences;
-    const std::int64_t count = shape.num_sequences - num_sequences;
-    if (keeps_block_tables()) {
-      std::fill_n(inputs.block_table_rows + first, count, 0);
-    } else {
-      std::fill_n(inputs.block_tables + first * shape.max_blocks, count * shape.max_blocks, 0);
-    }
+    std::fill_n(inputs.block_table_rows + group * shape.num_sequences + num_sequences,
+                shape.num_sequences - num_sequences, 0);
   }
 }
 

@@ -70,7 +70,15 @@ Status ModelRunner::run_largest_steps(kernels::Stream& stream) {
   decodes.max_query_len = 1;
   decodes.max_context_len = model_len;
   decodes.shape.num_tokens = decodes.shape.num_sequences = decodes.shape.num_logit_rows = max_seqs;
-  return run_alone(stream, decodes, 1, model_len, max_seqs);
+  Status status = run_alone(stream, decodes, 1, model_len, max_seqs);
+  for (const DecodeBatch& decode : decode_batches_.all()) {
+    if (!status || !config_.replay_decode || !decode.has_drafts() || decode.max_context_len != model_len) continue;
+    Batch with_drafts;
+    set_size(decode, with_drafts);
+    with_drafts.decode.reset();
+    status = run_alone(stream, with_drafts, decode.tokens_each, model_len, 0);
+  }
+  return status;
 }
 
 Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::function<void(double)>& progress) {
@@ -78,10 +86,7 @@ Status ModelRunner::record_decode_batches(kernels::Stream& stream, const std::fu
   const auto batches = decode_batches_.all();
   for (std::size_t i = 0; i < batches.size(); ++i) {
     Batch batch;
-    batch.max_query_len = batches[i].max_query_len;
-    batch.max_context_len = batches[i].max_context_len;
-    batch.shape.num_tokens = batches[i].num_tokens;
-    pad_to_record(batch);
+    set_size(batches[i], batch);
     for (int run = 0; run < kRunsToRecord; ++run) {
       if (Status status = run_alone(stream, batch, 0, 0, 0); !status) return status;
     }
@@ -96,6 +101,7 @@ Status ModelRunner::run_alone(kernels::Stream& stream, Batch batch, std::int64_t
   shape.num_samples = num_samples;
   const bool drafts = draft_.model != nullptr && (!batch.decode || may_replay_draft_run(batch));
   Batch draft_run = batch;
+  draft_run.shape.num_samples = std::min(num_samples, shape.num_logit_rows);
   if (draft_head_ != nullptr) draft_run.shape.num_feature_rows = 2 * shape.num_tokens;
   size_tables(draft_run);
   shape.num_kv_groups = layout().num_groups();

@@ -41,7 +41,7 @@ class CudaStream final : public Stream {
   /// capture and is returned; the next call captures again. Beyond kMaxGraphs keys, ops are issued directly. Captured
   /// ops must not use staged memory.
   Status replay(std::uint64_t key, const std::function<Status()>& issue) override;
-  static constexpr std::size_t kMaxGraphs = 512;
+  static constexpr std::size_t kMaxGraphs = 1024;
 
   void on_complete(std::function<void()> callback) override;
   Status status() const override;

@@ -342,9 +342,10 @@ class EvictionTest(Several):
         self.assertLess(busy["expires_at"], "2300", "a model with work has a time, too")
         self.assertEqual(server.facts("slow")["requests_running"], 1, "it should still run: make it slower")
         self.assertTrue(stream()["done"])
-        unloaded = server.json("POST", "/api/generate", {"model": "a", "keep_alive": 0})
-        self.assertEqual(unloaded["done_reason"], "unload")
-        eventually(lambda: server.json("GET", "/api/ps")["models"] == [], "a is unloaded")
+        for name in ("slow", "a"):
+            unloaded = server.json("POST", "/api/generate", {"model": name, "keep_alive": 0})
+            self.assertEqual(unloaded["done_reason"], "unload")
+        eventually(lambda: server.json("GET", "/api/ps")["models"] == [], "they are unloaded")
         generation = {"model": "a", "prompt": "Once", "stream": False, "options": {"num_predict": 3}}
         for _ in range(5):  # whether the model is there or not, it is loaded once and goes with its request
             loads = server.facts("a")["loads_total"]
