@@ -76,7 +76,7 @@ Status ModelRunner::run_largest_steps(kernels::Stream& stream) {
     Batch with_drafts;
     set_size(decode, with_drafts);
     with_drafts.decode.reset();
-    status = run_alone(stream, with_drafts, decode.tokens_each, model_len, 0);
+    status = run_alone(stream, with_drafts, std::min(decode.tokens_each, with_drafts.max_query_len), model_len, 0);
   }
   return status;
 }
