@@ -1,5 +1,6 @@
 #include "io/device_link/worker_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -239,7 +240,12 @@ bool WorkerProcess::on_result(StepResult result) {
           actors::DeviceFailed{std::move(valid.error()), !has_ended_a_step_, true, actors::ProcessEnd::died, true};
       return false;
     }
-    deadlines_->ended(result.step, actors::now_us());
+    const TimeUs now = actors::now_us();
+    if (config_.joins != nullptr) {  // another host has another clock
+      result.started_us = std::max<TimeUs>(0, now - (result.finished_us - result.started_us));
+      result.finished_us = now;
+    }
+    deadlines_->ended(result.step, now);
     has_ended_a_step_ = true;
     step = sent_.front();
     sent_.pop_front();

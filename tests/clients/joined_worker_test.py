@@ -158,9 +158,9 @@ def send_until_closed(connection, piece, count):
 
 
 class JoinedWorkers(unittest.TestCase):
-    def start(self, *flags, workers=1):
+    def start(self, *flags, workers=1, prefix=()):
         self.port = free_port()
-        self.workers = [self.join() for _ in range(workers)]
+        self.workers = [self.join(prefix=prefix) for _ in range(workers)]
         self.server = WorkerServer(pagoda, model, *self.engine_flags(), *flags)
         self.server.__enter__()
         self.addCleanup(self.server.__exit__, None, None, None)
@@ -216,6 +216,20 @@ class JoinedWorkers(unittest.TestCase):
         self.join()
         with WorkerServer(pagoda, model, *self.engine_flags(), *flags) as server:
             self.assertGreater(server.stats()["device_blocks_total"], 1.5 * blocks)
+
+    def test_times_do_not_depend_on_the_clock_of_the_workers_host(self):
+        another_clock = ["unshare", "--time", "--monotonic", "1000000", "--fork", "--kill-child"]
+        if subprocess.run([*another_clock, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no clock of its own")
+        self.start(prefix=another_clock)
+        self.addCleanup(self.workers[0].end, signal.SIGKILL)  # unshare holds other signals back
+        outcomes = self.submit()
+        self.expect_undisturbed(outcomes)
+        for outcome in outcomes:
+            timing = outcome.done["timing"]
+            self.assertLess(0, timing["ttft_ms"])
+            self.assertLessEqual(timing["ttft_ms"], timing["total_ms"])
+            self.assertLess(timing["total_ms"], 120_000)
 
     def test_a_worker_that_is_killed_loses_nothing_and_joins_again(self):
         server = self.start(workers=2)
