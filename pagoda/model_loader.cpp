@@ -35,9 +35,13 @@ Result<std::shared_ptr<weights::KeptCopies>> over_packed_cache(const EngineConfi
   if (config.packed_cache == "off" || config.load_format == "dummy" || !device->shares_host_memory()) return kept;
   const std::int64_t min_bytes = std::max<std::int64_t>(1, config.packed_cache_min_mib << 20);
   if (plan.copied_weight_bytes < min_bytes) return kept;
+  if (Status usable = io::PackedCache::check(config.packed_cache); !usable) return fail(std::move(usable.error()));
   auto cache =
       io::PackedCache::open(config.packed_cache, static_cast<std::int64_t>(config.packed_cache_size * kBytesPerGib));
-  if (!cache) return fail(std::move(cache.error()));
+  if (!cache) {  // for example the disk is full
+    spdlog::warn("packed weights are not kept: {}", cache.error().message);
+    return kept;
+  }
   auto identity = identity_of(config, plan);
   if (!identity) {  // a file beside the model cannot be read
     spdlog::warn("packed weights are not kept: {}", identity.error().message);

@@ -83,6 +83,10 @@ class Cache(unittest.TestCase):
             self.assertEqual(ended.returncode, 2, ended.stderr)
             self.assertIn("no other user may write", ended.stderr)
 
+    def test_a_folder_that_cannot_be_made_does_not_stop_a_start(self):
+        for flags in ((), ("--worker-processes",)):
+            self.assertIn("packed weights are not kept", self.generate(*flags, XDG_CACHE_HOME="/proc").stderr)
+
     def test_what_is_wrong_is_named(self):
         self.assertIn("packed_cache", run("generate", "--model", MODEL, "--prompt", "a", "--packed-cache", "").stderr)
         ended = run("cache", "list", HOME="", XDG_CACHE_HOME="")
