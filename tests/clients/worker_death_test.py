@@ -141,7 +141,8 @@ class Workers(unittest.TestCase):
                 for i, outcome in enumerate(outcomes):
                     self.assertTrue(outcome.ended.wait(120))
                     self.assertEqual(outcome.tokens(), undisturbed[i], f"request {i}")
-                stats = server.wait_for(lambda s: s["health"] == "ok")
+                # With a sanitizer a process works on while it reports its crash.
+                stats = server.wait_for(lambda s: s["health"] == "ok" and s["worker_deaths_total"] >= deaths)
                 self.assertEqual((stats["worker_deaths_total"], stats["requests_failed_total"]), (deaths, 0))
             self.standby(server)
             deadline = time.monotonic() + 30
@@ -237,7 +238,8 @@ class Workers(unittest.TestCase):
             held = self.held_by(server)
             self.assertLessEqual(held["descriptors"], before["descriptors"])
             self.assertLessEqual(held["threads"], before["threads"])
-            self.assertLess(held["resident"], before["resident"] + (32 << 20))  # the KV cache has more
+            if SLOWNESS == 1:  # a sanitizer keeps what was freed
+                self.assertLess(held["resident"], before["resident"] + (32 << 20))  # the KV cache has more
 
     def held_by(self, server):
         with open(f"/proc/{server.process.pid}/statm") as file:
