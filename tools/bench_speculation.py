@@ -278,15 +278,15 @@ async def measure(args, targets, loads, texts):
         for (_, streams), conversations in loads.items():  # caches prompts, and each server runs steps of that size
             await load(target, conversations, streams, 16, {})
     rounds = {workload: [] for workload in loads}
-    for number in range(args.rounds):
+    for number in range(-1 if args.asked_again else 0, args.rounds):
         for workload, conversations in loads.items():
             results = {}
             for case in targets if number % 2 == 0 else reversed(targets):
                 target, fields = targets[case]
                 max_tokens = args.max_tokens if workload[1] == 1 else args.stream_tokens
-                # Drafts of the method suffix do not come from the answers of earlier rounds, which had other users.
-                answers, seconds = await load(target, conversations, workload[1], max_tokens,
-                                              {**fields, "user": f"{case} {number}"})
+                # Drafts of the method suffix come from the answers of earlier rounds if these had the same user.
+                user = case if args.asked_again else f"{case} {number}"
+                answers, seconds = await load(target, conversations, workload[1], max_tokens, {**fields, "user": user})
                 if not case.startswith("llama"):
                     texts.compare(workload, case, answers)
                 elif workload[1] == 1:
@@ -295,7 +295,8 @@ async def measure(args, targets, loads, texts):
                 if sys.stderr.isatty():
                     print(f"round {number + 1} of {args.rounds}, {workload[0]}, {workload[1]} streams, {case}: "
                           f"{results[case]['tokens_per_s']:.1f} tokens/s", file=sys.stderr)
-            rounds[workload].append(results)
+            if number >= 0:
+                rounds[workload].append(results)
     return rounds
 
 
@@ -348,6 +349,8 @@ def main():
     parser.add_argument("--llama-args", default="", help="more flags of all its servers")
     parser.add_argument("--llama-spec", action="append", default=[], metavar="NAME=FLAGS",
                         help="flags of a way to speculate, such as 'simple=--spec-type ngram-simple'; may be repeated")
+    parser.add_argument("--asked-again", action="store_true",
+                        help="the user has asked for the same answers before, so the method suffix finds them")
     parser.add_argument("--quick", action="store_true", help="a round of a request of 64 tokens, and of a wave of 32")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
