@@ -153,8 +153,8 @@ class ModelRunner final : public StepRunner {
   /// Pads a batch whose rows have one token, or one and drafts, to the size of a recorded batch, if one has room.
   void pad_to_record(Batch& batch) const;
   void set_size(const DecodeBatch& decode, Batch& batch) const;
-  /// Fills the inputs behind those of the first tokens and sequences of a padded batch: no block is read or written
-  /// for them, and nobody uses their results.
+  /// Fills the inputs of the padding of a batch, which follow those of its `num_tokens` tokens and `num_sequences`
+  /// sequences. Padding reads and writes no KV block, and its results are not used.
   static void fill_padding(const StepShape& shape, std::int64_t num_tokens, std::int64_t num_sequences,
                            const StepInputs& inputs);
   void plan_samples(const ExecuteStep& step, const Batch& batch, IssuedStep& issued);

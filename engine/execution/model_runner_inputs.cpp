@@ -1,4 +1,4 @@
-// What a step of a ModelRunner brings to the device.
+// Plans and fills the inputs of a step of a ModelRunner: its shape, its samples, and the arrays that the model reads.
 
 #include <algorithm>
 #include <cstddef>

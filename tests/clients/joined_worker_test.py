@@ -251,7 +251,7 @@ class JoinedWorkers(unittest.TestCase):
         server.wait_for(lambda s: s["requests_running"] > 0)
         worker.end(signal.SIGKILL)
         server.wait_for(lambda s: s["health"] != "ok")
-        self.assertTrue(ends(pid), "it works on for nobody")
+        self.assertTrue(ends(pid), "the worker still runs after its host process has ended")
         self.workers = [self.join()]
         self.expect_undisturbed(outcomes)
         self.assertEqual(server.stats()["requests_failed_total"], 0)
