@@ -109,10 +109,11 @@ struct Drained {
 };
 
 /// Makes one replica take no new requests. Its requests run to their ends, then the replica ends. Answered when it has
-/// ended, or at once.
+/// ended, or at once. May be sent again with `moves_requests` to a replica that drains.
 struct DrainReplica {
   ReplicaId replica = 0;
-  bool waits = true;  ///< false: answered as soon as the replica takes no new requests
+  bool waits = true;            ///< false: answered as soon as the replica takes no new requests
+  bool moves_requests = false;  ///< the replica ends now; its requests go on at the others with the tokens they have
 };
 struct ReplicaDrained {
   /// Errors: invalid_request with param "replica" (there is no such replica, it is down, or no other one is up; or all

@@ -130,7 +130,7 @@ void hand_over(Self self, ReplicaId id, std::optional<std::vector<RequestId>> ru
 }
 
 void answer_drain(RequestRouterState::OneReplica& its, const Status& status) {
-  its.is_draining = its.is_ending = false;
+  its.is_draining = its.moves_requests = its.is_ending = false;
   for (auto& promise : std::exchange(its.waiting_for_drain, {})) deliver(promise, ReplicaDrained{status});
 }
 
@@ -152,19 +152,21 @@ void on_end_of_replica(Self self, ReplicaId id, const Status& ended) {
   if (ended && present != placement::ReplicaState::down) {
     state.core->replica_down(id);
     state.reports->ended(id, "the replica was drained");
-    // It gets requests while it drains if all others went down; then more were up when the supervisor ended it.
+    // It has requests if its drain moves them. It also gets requests while it drains if all others went down; then more
+    // were up when the supervisor ended it.
     if (state.core->core().placement().num_placed_on(id) > 0) hand_over(self, id, std::vector<RequestId>());
   }
   answer_drain(its, ended);
 }
 
-/// Ends the replicas that drain and have no request any more.
+/// Ends the replicas that drain and have no request any more, or whose requests go on at the others.
 void end_drained_replicas(Self self) {
   auto& state = state_of(self);
   for (std::size_t i = 0; i < state.replicas.size(); ++i) {
     auto& its = state.replicas[i];
     const auto id = static_cast<ReplicaId>(i);
-    if (!its.is_draining || its.is_ending || state.core->core().placement().num_placed_on(id) > 0) continue;
+    if (!its.is_draining || its.is_ending) continue;
+    if (!its.moves_requests && state.core->core().placement().num_placed_on(id) > 0) continue;
     its.is_ending = true;
     take_last_report(self, id, [self, id] {
       pagoda::actors::request(
@@ -326,6 +328,7 @@ caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, const Drain
   state.reports->drains(message.replica);
   auto& its = state.replicas.at(static_cast<std::size_t>(message.replica));
   its.is_draining = true;
+  its.moves_requests |= message.moves_requests;
   if (message.waits) {
     its.waiting_for_drain.push_back(promise);
   } else {

@@ -35,7 +35,8 @@ struct RequestRouterState {
   struct OneReplica {
     SchedulerActor scheduler;
     bool is_draining = false;
-    bool is_ending = false;  ///< whether the root supervisor was asked for its end
+    bool moves_requests = false;  ///< whether its drain does not wait for its requests
+    bool is_ending = false;       ///< whether the root supervisor was asked for its end
     std::vector<Promise<ReplicaDrained>> waiting_for_drain = {};
   };
 

@@ -31,6 +31,7 @@ struct CtlOptions {
   Output output = Output::text;
   std::string request;  ///< id of the request to cancel
   std::string replica;  ///< id of the replica to drain
+  bool moves_requests = false;
   /// Model of the request to cancel, if the server has several: each model numbers its requests itself.
   std::string model;
 };
@@ -303,6 +304,8 @@ Command add_ctl(CLI::App& pagoda) {
   auto* drain_replica =
       app->add_subcommand("drain-replica", "Give a replica no new requests; it ends when those that it has have ended");
   drain_replica->add_option("ID", options->replica, "The number of the replica, as `ctl replicas` shows it");
+  drain_replica->add_flag("--move-requests", options->moves_requests,
+                          "Do not wait: its requests go on at the other replicas with the tokens that they have");
   auto* drain = app->add_subcommand("drain", "Refuse new requests; live requests run to their end");
   app->add_subcommand("reset-prefix-cache", "Empty the prefix cache: later prompts are computed anew");
   const auto run = [=] {
@@ -325,8 +328,11 @@ Command add_ctl(CLI::App& pagoda) {
         return exit_with(
             Error{ErrorCode::bad_config, "ctl drain-replica needs the ID of a replica, which is a number", "ID"});
       }
-      return run_one(*options, "POST", "/admin/replicas/" + options->replica + "/drain", [&](const Json&) {
-        std::printf("replica %s takes no new requests, and ends when it has none\n", options->replica.c_str());
+      const std::string query = options->moves_requests ? "?move_requests=true" : "";
+      return run_one(*options, "POST", "/admin/replicas/" + options->replica + "/drain" + query, [&](const Json&) {
+        std::printf(options->moves_requests ? "replica %s ends; its requests go on at the other replicas\n"
+                                            : "replica %s takes no new requests, and ends when it has none\n",
+                    options->replica.c_str());
       });
     }
     if (*drain) {

@@ -43,7 +43,7 @@ endfunction()
 # one, so names in them must not clash. A source with options or definitions of its own stays alone.
 function(pagoda_batch target)
   if(PAGODA_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
     # The first takes a source for a header; GCC 12 inlines more in a batch, and then takes moved variants for
     # uninitialised. The debug build, without batches, has both.
     target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-maybe-uninitialized)

@@ -126,9 +126,14 @@ void drain_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange
     return exchange->respond_error(
         invalid_request("id must be the number of a replica; GET /admin/replicas lists them", "replica"));
   }
+  const std::string_view moves = find_value(request.query, "move_requests");
+  if (!moves.empty() && moves != "true" && moves != "false") {
+    return exchange->respond_error(invalid_request("move_requests must be true or false", "move_requests"));
+  }
   const auto model = model_of_query(context, request);
   if (!model) return exchange->respond_error(model.error());
-  query_model(context, **model, std::move(exchange), actors::DrainReplica{*id, /*waits=*/false},
+  query_model(context, **model, std::move(exchange),
+              actors::DrainReplica{*id, /*waits=*/false, /*moves_requests=*/moves == "true"},
               [id = *id, name = std::string(name_of(request))](Exchange& answering, serving::Answer&) {
                 spdlog::info("{} drains replica {}", name, id);
                 answer_object(answering,

@@ -104,11 +104,12 @@ class ModelPool : public testing::Test {
   }
 
   Result<SharedEngine> engine() {
-    ++loads_;
     supervisor_ = system_.spawn(fake_supervisor, 0);
-    return std::make_shared<const LoadedEngine>(
-        system_.spawn(fake_router, loads_.load()), supervisor_,
+    auto made = std::make_shared<const LoadedEngine>(
+        system_.spawn(fake_router, loads_ + 1), supervisor_,
         std::vector{LoadedEngine::Devices{supervisor_, [] { return std::vector<caf::actor>{}; }}});
+    ++loads_;  // last: who sees it may read supervisor_
+    return made;
   }
 
   void keep_alive(TimeUs time_us) {

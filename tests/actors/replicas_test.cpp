@@ -270,6 +270,55 @@ TEST_F(TwoReplicas, TheLastOneIsNotEndedForTheRouter) {
   expect_all_right(1, 4, 20);
 }
 
+TEST_F(TwoReplicas, ADrainThatMovesRequestsDoesNotWaitForThem) {
+  runners_->step_us = 1000;
+  submit_all(1, 6, 150);
+  ASSERT_TRUE(all_have_tokens(6));
+  const std::int64_t moved = stats().replicas[0].requests_running;
+  ASSERT_GT(moved, 0);
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0, true, true}).status);
+  EXPECT_TRUE(is_down(0));
+  EXPECT_EQ(stats().requests_finished_total, 0) << "none has ended by itself";
+  expect_all_right(1, 6, 150);
+  EXPECT_EQ(stats().requests_failed_total, 0);
+  submit_all(7, 10, 20);
+  expect_all_right(7, 10, 20);
+}
+
+TEST_F(TwoReplicas, ADrainThatWaitsMayStopWaiting) {
+  runners_->step_us = 1000;
+  submit_all(1, 6, 150);
+  ASSERT_TRUE(all_have_tokens(6));
+  auto answer =
+      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
+  ASSERT_TRUE(comes_true([&] { return stats().replicas[0].state == "draining"; }));
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0, true, true}).status);
+  EXPECT_TRUE(answer.get()) << "both are answered";
+  EXPECT_EQ(stats().requests_finished_total, 0);
+  expect_all_right(1, 6, 150);
+}
+
+TEST_F(TwoReplicas, TheLastOneKeepsItsRequestsThoughADrainWouldMoveThem) {
+  runners_->step_us = 1000;
+  EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{1}).status);
+  submit_all(1, 6, 60);
+  ASSERT_TRUE(all_have_tokens(6));
+  EXPECT_FALSE(ask<ReplicaDrained>(shared_.router, DrainReplica{0, true, true}).status);
+  EXPECT_EQ(stats().replicas[0].state, "up");
+  expect_all_right(1, 6, 60);
+}
+
+TEST_F(ThreeReplicas, RequestsMoveTwiceAndCountAsNoLoss) {
+  runners_->step_us = 500;
+  submit_all(1, 12, 150);
+  ASSERT_TRUE(all_have_tokens(12));
+  for (const ReplicaId id : {0, 1}) {
+    EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{id, true, true}).status);
+  }
+  expect_all_right(1, 12, 150);
+  EXPECT_EQ(stats().requests_failed_total, 0);
+}
+
 class ThreeReplicasThatEnd : public ThreeReplicas, public testing::WithParamInterface<bool> {};
 
 /// With true the scheduler ends, which then cannot tell what it was running.

@@ -120,6 +120,23 @@ class Replicas(LoadCase):
         self.assertEqual(after["health"], "ok")
         self.assertEqual(after["worker_deaths_total"], 0)
 
+    def test_a_drained_replica_hands_its_requests_over(self):
+        server = self.start(3)
+        expected = self.expect(self.submit(60))
+        before = server.stats()
+        outcomes = self.submit(60)
+        server.wait_for(lambda s: all(one["requests_running"] > 0 for one in s["replicas"]))
+        for replica in ("0", "2"):
+            self.assertIn(f"replica {replica} ends; its requests go on",
+                          self.ctl("drain-replica", replica, "--move-requests"))
+        server.wait_for(lambda s: [one["state"] for one in s["replicas"]] == ["down", "up", "down"])
+        self.expect(outcomes, expected)
+        self.assertIn("the only one that takes requests", self.ctl("drain-replica", "1", "--move-requests", code=1))
+        self.expect(self.submit(60), expected)
+        after = server.stats()
+        self.assertEqual(after["requests_finished_total"] - before["requests_finished_total"], 120)
+        self.assertEqual((after["requests_failed_total"], after["worker_deaths_total"]), (0, 0))
+
     def test_a_prompt_goes_where_its_beginning_was_computed(self):
         server = self.start(3)
         shared = " ".join(PROMPTS) * 6
