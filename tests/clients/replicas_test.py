@@ -126,6 +126,10 @@ class Replicas(LoadCase):
         before = server.stats()
         outcomes = self.submit(60)
         server.wait_for(lambda s: all(one["requests_running"] > 0 for one in s["replicas"]))
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.open("/admin/replicas/0/drain?move_requests=maybe", {})
+        self.assertEqual(refused.exception.code, 400)
+        self.assertIn(b"move_requests must be true or false", refused.exception.read())
         for replica in ("0", "2"):
             self.assertIn(f"replica {replica} ends; its requests go on",
                           self.ctl("drain-replica", replica, "--move-requests"))
