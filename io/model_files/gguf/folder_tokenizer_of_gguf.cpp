@@ -27,15 +27,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
-constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
-
 /// Returns chat_template of tokenizer_config.json: a text, or a list of texts with names. Null where there is none.
 Result<ordered_json> chat_templates(const GgufFile& file) {
   ordered_json named = ordered_json::array();
   for (const auto& [key, value] : file.metadata()) {
-    if (!key.starts_with(kTemplateKey)) continue;
-    const std::string_view suffix = std::string_view(key).substr(kTemplateKey.size());
+    if (!key.starts_with(kGgufTemplateKey)) continue;
+    const std::string_view suffix = std::string_view(key).substr(kGgufTemplateKey.size());
     if (!suffix.empty() && !suffix.starts_with('.')) continue;  // another key, for example tokenizer.chat_templates
     const auto text = file.get<std::string_view>(key);
     if (!text) return fail(text.error());
@@ -148,7 +145,7 @@ Result<std::map<std::string, std::string>> folder_tokenizer_of_gguf(const GgufFi
   if (!read_config) return fail(read_config.error());
   const auto read_back = make_sentencepiece_tokenizer(tokenizer->sentencepiece, *read_config);
   if (!read_back) return fail(read_back.error());
-  Status status = check_same_tokens(tokenizer->spec, file.path() + ": " + std::string(kTokensKey), *read_back,
+  Status status = check_same_tokens(tokenizer->spec, file.path() + ": " + std::string(kGgufTokensKey), *read_back,
                                     "tokenizer_config.json");
   if (!status) return fail(std::move(status.error()));
   return files;

@@ -29,7 +29,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 constexpr std::string_view kAttnFactor = "rope.scaling.attn_factor";
 
 /// Keys of an architecture that do not change what is computed here.
@@ -392,7 +391,7 @@ class ConfigOfGguf {
       if (!end) return fail(end.error());
       if (*end) ends.insert(**end);
     }
-    const auto tokens = file_.get<std::vector<std::string_view>>(kTokens);
+    const auto tokens = file_.get<std::vector<std::string_view>>(kGgufTokensKey);
     if (!tokens) return fail(tokens.error());
     if (*tokens) {
       for (std::size_t id = 0; id < (*tokens)->size(); ++id) {

@@ -53,7 +53,7 @@ class GgufModel final : public ModelFiles {
       if (*text) templates.push_back({name, std::string(**text), file_->path() + ": " + key});
       return {};
     };
-    const std::string key = "tokenizer.chat_template";
+    const std::string key(kGgufTemplateKey);
     if (!override_file.empty()) {
       auto read = read_chat_template(override_file);
       if (!read) return fail(std::move(read.error()));

@@ -26,7 +26,6 @@ using PieceType = SentencePieceProto::PieceType;
 
 constexpr std::string_view kModelKey = "tokenizer.ggml.model";
 constexpr std::string_view kPreKey = "tokenizer.ggml.pre";
-constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
 constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
 constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
@@ -92,11 +91,11 @@ Status check_tokens(const GgufFile& file, std::span<const std::string> tokens) {
   ids.reserve(tokens.size());
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     if (text::find_invalid_utf8(tokens[id]) != std::string_view::npos) {
-      return refuse(file, kTokensKey, "has a token that is not valid UTF-8, with the id " + std::to_string(id));
+      return refuse(file, kGgufTokensKey, "has a token that is not valid UTF-8, with the id " + std::to_string(id));
     }
     const auto [known, inserted] = ids.emplace(tokens[id], id);
     if (inserted) continue;
-    return refuse(file, kTokensKey,
+    return refuse(file, kGgufTokensKey,
                   "has " + quote(tokens[id]) + " twice, with the ids " + std::to_string(known->second) + " and " +
                       std::to_string(id));
   }
@@ -104,10 +103,10 @@ Status check_tokens(const GgufFile& file, std::span<const std::string> tokens) {
 }
 
 Result<Vocabulary> read_vocabulary(const GgufFile& file) {
-  const auto tokens = require<std::vector<std::string_view>>(file, kTokensKey);
+  const auto tokens = require<std::vector<std::string_view>>(file, kGgufTokensKey);
   if (!tokens) return fail(tokens.error());
   if (tokens->empty() || tokens->size() > kMaxTokens) {
-    return refuse(file, kTokensKey,
+    return refuse(file, kGgufTokensKey,
                   "has " + std::to_string(tokens->size()) + " tokens, outside 1.." + std::to_string(kMaxTokens));
   }
   const auto types = get_or(file, kTypesKey, std::vector<std::int64_t>(tokens->size()));
@@ -358,7 +357,7 @@ Result<GgufTokenizer> read_sentencepiece(const GgufFile& file, Model kind, Vocab
 
   std::string bytes = serialize(proto);
   auto model = text::SentencePieceModel::create(bytes, text::SentencePieceModel::SpaceBefore::each_text);
-  if (!model) return refuse(file, kTokensKey, "is wrong: " + model.error().message);
+  if (!model) return refuse(file, kGgufTokensKey, "is wrong: " + model.error().message);
   text::TokenizerSpec spec = sentencepiece_spec(std::move(*model));
   spec.added_tokens = std::move(added);
   for (text::AddedToken& token : spec.added_tokens) {
@@ -407,7 +406,8 @@ Result<std::shared_ptr<const text::Tokenizer>> load_gguf_tokenizer(const GgufFil
   Result<std::shared_ptr<const text::Tokenizer>> tokenizer = text::Tokenizer::create(*spec);
   if (tokenizer) return tokenizer;
   const Error& error = tokenizer.error();
-  return refuse(file, error.param.starts_with("model.merges") ? kMergesKey : kTokensKey, "is wrong: " + error.message);
+  return refuse(file, error.param.starts_with("model.merges") ? kMergesKey : kGgufTokensKey,
+                "is wrong: " + error.message);
 }
 
 Result<std::map<std::string, std::string>> gguf_special_tokens(const GgufFile& file) {

@@ -14,6 +14,10 @@
 
 namespace pagoda::io {
 
+inline constexpr std::string_view kGgufTokensKey = "tokenizer.ggml.tokens";
+/// Key of the default chat template; others have "." and their name behind it.
+inline constexpr std::string_view kGgufTemplateKey = "tokenizer.chat_template";
+
 /// Reads the tokenizer of a GGUF file (tokenizer.ggml.*). Models: "llama" (SentencePiece's BPE by scores), "gpt2"
 /// (byte-level BPE, split according to tokenizer.ggml.pre) and "t5" (SentencePiece unigram). add_bos_token and
 /// add_eos_token say whether a text gets beginning-of-sequence and end-of-sequence tokens; without these keys

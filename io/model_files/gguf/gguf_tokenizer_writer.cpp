@@ -13,6 +13,7 @@
 #include "io/model_files/chat_template_files.hpp"
 #include "io/model_files/file_text.hpp"
 #include "io/model_files/gguf/gguf_pre_tokenizers.hpp"
+#include "io/model_files/gguf/gguf_tokenizer.hpp"
 #include "io/model_files/gguf/scores_of_merges.hpp"
 #include "io/model_files/sentencepiece_proto.hpp"
 #include "io/model_files/sentencepiece_spec.hpp"
@@ -268,7 +269,7 @@ class TokenizerWriter {
   }
 
   void write_tokens() {
-    metadata_.set("tokenizer.ggml.tokens", tokens_);
+    metadata_.set(kGgufTokensKey, tokens_);
     metadata_.set("tokenizer.ggml.token_type", types_);
   }
 
@@ -330,14 +331,13 @@ class TokenizerWriter {
 };
 
 void write_templates(const std::vector<chat::NamedTemplate>& templates, GgufMetadata& metadata) {
-  constexpr const char* kTemplateKey = "tokenizer.chat_template";
   std::vector<std::string> names;
   for (const auto& each : templates) {
     if (each.name == chat::NamedTemplate().name) {
-      metadata.set(kTemplateKey, each.source);
+      metadata.set(kGgufTemplateKey, each.source);
     } else {
       names.push_back(each.name);
-      metadata.set(std::string(kTemplateKey) + "." + each.name, each.source);
+      metadata.set(std::string(kGgufTemplateKey) + "." + each.name, each.source);
     }
   }
   if (!names.empty()) metadata.set("tokenizer.chat_templates", names);
