@@ -4,14 +4,10 @@
 #include <sstream>
 #include <utility>
 
+#include <boost/algorithm/string/join.hpp>
+
 namespace pagoda::apps {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
-}
 
 class HelpFormat : public CLI::Formatter {
  public:
@@ -62,10 +58,10 @@ double read_number(const std::string& flag, const std::string& text, double leas
 
 CLI::Option* add_words(CLI::App& app, const std::string& flag, std::vector<std::string> words,
                        std::function<void(std::size_t)> set, const std::string& help) {
-  const std::string type = joined(words, "|");
+  const std::string type = boost::algorithm::join(words, "|");
   const auto read = [flag, words = std::move(words), set = std::move(set)](const CLI::results_t& given) {
     const auto found = std::ranges::find(words, given.back());
-    if (found == words.end()) refuse_value(flag, "one of " + joined(words, ", "), given.back());
+    if (found == words.end()) refuse_value(flag, "one of " + boost::algorithm::join(words, ", "), given.back());
     set(static_cast<std::size_t>(found - words.begin()));
     return true;
   };

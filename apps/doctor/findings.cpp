@@ -5,16 +5,11 @@
 #include <cstdio>
 #include <utility>
 
+#include <boost/algorithm/string/join.hpp>
 #include <nlohmann/json.hpp>
 
 namespace pagoda::apps {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 std::string gib(std::uint64_t bytes) {
   char text[32];
@@ -93,9 +88,10 @@ void Examination::of_processor() {
   if (cpu.chosen_set.empty()) {
     return add("processor", Severity::fatal, name + ": --cpu-isa " + cpu.wanted_set + " is not available",
                "the kernels of an instruction set need a processor that has it, and a build that has them",
-               "leave --cpu-isa out, or use one of " + joined(cpu.kernel_sets));
+               "leave --cpu-isa out, or use one of " + boost::algorithm::join(cpu.kernel_sets, ", "));
   }
-  const std::string what = name + ": kernels " + cpu.chosen_set + ", of " + joined(cpu.kernel_sets);
+  const std::string what =
+      name + ": kernels " + cpu.chosen_set + ", of " + boost::algorithm::join(cpu.kernel_sets, ", ");
   if (!cpu.wanted_set.empty()) {
     return add("processor", cpu.wanted_set == cpu.kernel_sets.back() ? Severity::good : Severity::note, what,
                "--cpu-isa selects these kernels; without it the fastest are used");
@@ -125,8 +121,8 @@ void Examination::of_frequency() {
   const bool chooses_itself =
       cpu.frequency_driver == "intel_pstate" || cpu.frequency_driver.starts_with("amd-pstate-epp");
   const bool is_low = (has("powersave") && !chooses_itself) || has("conservative");
-  const std::string what =
-      "governor " + joined(cpu.governors) + (cpu.frequency_driver.empty() ? "" : " of " + cpu.frequency_driver);
+  const std::string what = "governor " + boost::algorithm::join(cpu.governors, ", ") +
+                           (cpu.frequency_driver.empty() ? "" : " of " + cpu.frequency_driver);
   add("frequency", is_low ? Severity::slow : Severity::good, what,
       is_low ? "the processor stays at a low frequency, or reaches a high one late"
              : "the processor runs fast under load",
@@ -226,7 +222,7 @@ void Examination::of_gpu() {
   if (!gpu.usable.empty()) {
     const bool is_unused = !gpu.is_wanted;
     return add("gpu", is_unused ? Severity::note : Severity::good,
-               joined(gpu.usable) + (gpu.driver.empty() ? "" : "; driver " + gpu.driver),
+               boost::algorithm::join(gpu.usable, ", ") + (gpu.driver.empty() ? "" : "; driver " + gpu.driver),
                is_unused ? "it is used only if --device names it" : "--device names it",
                is_unused ? "--device cuda" : "");
   }
@@ -236,7 +232,7 @@ void Examination::of_gpu() {
                "nvidia-smi shows the driver; in a container: --gpus all, or the device of the GPU");
   }
   if (!gpu.in_build && (gpu.is_wanted || !gpu.driver.empty() || !gpu.present.empty())) {
-    const std::string seen = gpu.present.empty() ? "no GPU is seen" : joined(gpu.present);
+    const std::string seen = gpu.present.empty() ? "no GPU is seen" : boost::algorithm::join(gpu.present, ", ");
     return add("gpu", missing, seen + "; this build has no CUDA backend", "it serves on the processor alone",
                "build where nvcc is installed: scripts/build cuda");
   }

@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include <boost/algorithm/string/join.hpp>
+
 namespace pagoda::apps {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
-}
 
 std::vector<std::string> names_of_commands(const CommandEntry& command) {
   std::vector<std::string> names;
@@ -28,21 +24,21 @@ std::vector<std::string> names_of_flags(const CommandEntry& command) {
 /// Returns the lines of bash for one command: its words, and the values of its flags.
 std::string bash_case(const CommandEntry& command) {
   std::string text = "    \"" + command.title + "\")\n";
-  text += "      commands=\"" + joined(names_of_commands(command), " ") + "\"\n";
-  text += "      flags=\"" + joined(names_of_flags(command), " ") + "\"\n";
+  text += "      commands=\"" + boost::algorithm::join(names_of_commands(command), " ") + "\"\n";
+  text += "      flags=\"" + boost::algorithm::join(names_of_flags(command), " ") + "\"\n";
   std::string cases;
   std::vector<std::string> of_files, of_others;
   for (const auto& flag : command.flags) {
     if (flag.is_positional || flag.value.empty()) continue;
-    const auto pattern = joined(flag.names, "|");
+    const auto pattern = boost::algorithm::join(flag.names, "|");
     if (!flag.choices.empty()) {
-      cases += "        " + pattern + ") values=\"" + joined(flag.choices, " ") + "\" takes=word ;;\n";
+      cases += "        " + pattern + ") values=\"" + boost::algorithm::join(flag.choices, " ") + "\" takes=word ;;\n";
     } else {
       (flag.takes_text() ? of_files : of_others).push_back(pattern);
     }
   }
-  if (!of_files.empty()) cases += "        " + joined(of_files, "|") + ") takes=file ;;\n";
-  if (!of_others.empty()) cases += "        " + joined(of_others, "|") + ") takes=other ;;\n";
+  if (!of_files.empty()) cases += "        " + boost::algorithm::join(of_files, "|") + ") takes=file ;;\n";
+  if (!of_others.empty()) cases += "        " + boost::algorithm::join(of_others, "|") + ") takes=other ;;\n";
   if (!cases.empty()) text += "      case $prev in\n" + cases + "      esac\n";
   return text + "      ;;\n";
 }
@@ -69,7 +65,7 @@ std::string zsh_text(const std::string& text) {
 
 /// Returns what _arguments offers for the value of a flag.
 std::string zsh_values(const FlagEntry& flag) {
-  if (!flag.choices.empty()) return ":value:(" + joined(flag.choices, " ") + ")";
+  if (!flag.choices.empty()) return ":value:(" + boost::algorithm::join(flag.choices, " ") + ")";
   if (flag.takes_text()) return ":" + zsh_text(flag.value) + ":_files";
   return ":" + zsh_text(flag.value) + ": ";
 }
@@ -127,7 +123,7 @@ std::string bash_completion(const CommandEntry& root) {
          "  if [[ $cur == = ]]; then cur=\"\"; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
          "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
          "    case \"$path ${COMP_WORDS[i]}\" in\n      " +
-         joined(paths, "|") +
+         boost::algorithm::join(paths, "|") +
          ") path=\"$path ${COMP_WORDS[i]}\" ;;\n"
          "    esac\n"
          "  done\n"
