@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 const auto cache_cpu = kernels::create_cpu_device({2, "", "none"}).value();
 
-class CachedCopiesTest : public testing::Test {
+class CachedCopiesTest : public ::testing::Test {
  protected:
   /// Loads a model of two matrices and a vector, and returns what its weights hold. The file is written at the end.
   std::vector<std::string> load(const weights::WeightSource& stored,
@@ -88,7 +88,7 @@ TEST_F(CachedCopiesTest, HaveNoPlainWeights) {
   ASSERT_TRUE(packed);
   std::vector<std::string> names;
   for (const auto& [name, bytes] : packed->copies()) names.push_back(name);
-  EXPECT_THAT(names, testing::ElementsAre("quantized lm_head data", "quantized lm_head scales", "quantized m data",
+  EXPECT_THAT(names, ::testing::ElementsAre("quantized lm_head data", "quantized lm_head scales", "quantized m data",
                                           "quantized m scales"));
 }
 

@@ -56,7 +56,7 @@ void set_age(const fs::path& file, int hours) {
   fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(hours));
 }
 
-class PackedCacheTest : public testing::Test {
+class PackedCacheTest : public ::testing::Test {
  protected:
   test::TemporaryFolder folder_;
   fs::path path_ = folder_.path() / "cache" / "packed";
