@@ -19,7 +19,7 @@
 #include "tests/support/instruction_sets.hpp"
 #include "tests/support/split_memory_device.hpp"
 
-namespace pagoda {
+namespace pagoda::adapter_schedules {
 namespace {
 
 constexpr std::int32_t kBlockSize = 4;
@@ -256,4 +256,4 @@ INSTANTIATE_TEST_SUITE_P(OnEmulatedCuda, AdapterSchedules,
                          test_name);
 
 }  // namespace
-}  // namespace pagoda
+}  // namespace pagoda::adapter_schedules

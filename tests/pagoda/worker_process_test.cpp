@@ -70,7 +70,7 @@ std::vector<GenerateRequest> requests() {
   return requests;
 }
 
-std::vector<TokenIds> tokens_of(Engine& engine) {
+std::vector<TokenIds> answers_of(Engine& engine) {
   std::vector<TokenIds> tokens;
   for (const auto& result : engine.generate(requests())) {
     EXPECT_TRUE(result) << result.error().message;
@@ -90,7 +90,7 @@ TEST(WorkerProcessOfAGpu, PlansTheMemoryThatItsProcessSees) {
   EXPECT_EQ(info.num_device_blocks, expected.num_device_blocks);
   EXPECT_EQ(info.num_host_blocks, expected.num_host_blocks);
   EXPECT_EQ((*engine)->stats().device_blocks_total, info.num_device_blocks);
-  EXPECT_EQ(tokens_of(**engine), tokens_of(*alone));
+  EXPECT_EQ(answers_of(**engine), answers_of(*alone));
 }
 
 TEST(WorkerProcessOfAGpu, SizesThatAreToldHold) {
@@ -103,12 +103,12 @@ TEST(WorkerProcessOfAGpu, SizesThatAreToldHold) {
   ASSERT_TRUE(engine) << engine.error().message;
   EXPECT_EQ((*engine)->model_info().num_device_blocks, 40);
   EXPECT_EQ((*engine)->model_info().num_host_blocks, 200);
-  EXPECT_EQ(tokens_of(**engine), tokens_of(*engine_in_one_process(config())));
+  EXPECT_EQ(answers_of(**engine), answers_of(*engine_in_one_process(config())));
   EXPECT_GT((*engine)->stats().preemptions_swap_total, 0);
 }
 
 TEST(WorkerProcessOfAGpu, OneThatIsKilledLosesNothingAndTheNextHasPoolsOfTheSameSize) {
-  const auto expected = tokens_of(*engine_in_one_process(config()));
+  const auto expected = answers_of(*engine_in_one_process(config()));
   const auto engine = engine_of_processes(config(), worker_command());
   ASSERT_TRUE(engine) << engine.error().message;
   const auto num_blocks = (*engine)->stats().device_blocks_total;
@@ -117,14 +117,14 @@ TEST(WorkerProcessOfAGpu, OneThatIsKilledLosesNothingAndTheNextHasPoolsOfTheSame
     while ((*engine)->stats().requests_running == 0) std::this_thread::yield();
     ::kill(static_cast<pid_t>(first), SIGKILL);
   });
-  EXPECT_EQ(tokens_of(**engine), expected);
+  EXPECT_EQ(answers_of(**engine), expected);
   killer.join();
   while ((*engine)->stats().worker_restarts_total == 0) std::this_thread::yield();
   const EngineStats stats = (*engine)->stats();
   EXPECT_EQ(stats.worker_deaths_total, 1);
   EXPECT_EQ(stats.device_blocks_total, num_blocks);
   EXPECT_NE(stats.worker_pids.at(0), first);
-  EXPECT_EQ(tokens_of(**engine), expected);
+  EXPECT_EQ(answers_of(**engine), expected);
 }
 
 TEST(WorkerProcessOfAGpu, ADeviceThatFailsForGoodCostsItsProcess) {
@@ -133,7 +133,7 @@ TEST(WorkerProcessOfAGpu, ADeviceThatFailsForGoodCostsItsProcess) {
   command.push_back((folder.path() / "broken").string());
   const auto engine = engine_of_processes(config(), command);
   ASSERT_TRUE(engine) << engine.error().message;
-  EXPECT_EQ(tokens_of(**engine), tokens_of(*engine_in_one_process(config())));
+  EXPECT_EQ(answers_of(**engine), answers_of(*engine_in_one_process(config())));
   EXPECT_TRUE(std::filesystem::exists(command.back()));
   EXPECT_EQ((*engine)->stats().worker_restarts_total, 1);
   EXPECT_EQ((*engine)->stats().requests_failed_total, 0);

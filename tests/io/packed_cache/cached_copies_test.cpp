@@ -89,7 +89,7 @@ TEST_F(CachedCopiesTest, HaveNoPlainWeights) {
   std::vector<std::string> names;
   for (const auto& [name, bytes] : packed->copies()) names.push_back(name);
   EXPECT_THAT(names, ::testing::ElementsAre("quantized lm_head data", "quantized lm_head scales", "quantized m data",
-                                          "quantized m scales"));
+                                            "quantized m scales"));
 }
 
 /// Changes one byte that is so far from the end of the file.
