@@ -46,10 +46,6 @@ MemoryGrant plan(Self self, const MemoryRequest& message) {
   auto& state = state_of(self);
   const TraceSpan span(state.trace, trace::Row::block_manager, "plan memory", state.place);
   memory::GrantedStep planned = state.blocks->plan(message);
-#ifdef PAGODA_CHECK_INVARIANTS
-  const auto broken = state.blocks->core().check_invariants();
-  PAGODA_ASSERT(!broken, *broken);
-#endif
   span.end({arg("step", message.step), arg("running", message.running.size()), arg("swapped", message.swapped.size()),
             arg("waiting", message.waiting.size()), arg("releases", message.releases.size()),
             arg("blocks_changed", planned.grant.blocks.size())});

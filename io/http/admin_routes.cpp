@@ -118,7 +118,7 @@ void list_replicas(const ApiContext& context, std::shared_ptr<Exchange> exchange
   });
 }
 
-/// Answers when the replica takes no new requests; it ends when its requests have ended.
+/// Answers when the replica takes no new requests. It ends when its requests have ended, or have moved.
 void drain_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
   const auto id = id_of<ReplicaId>(find_value(request.params, "id"));

@@ -271,7 +271,7 @@ TEST_F(TwoReplicas, TheLastOneIsNotEndedForTheRouter) {
 }
 
 TEST_F(TwoReplicas, ADrainThatMovesRequestsDoesNotWaitForThem) {
-  runners_->step_us = 1000;
+  runners_->step_us = 3000;
   submit_all(1, 6, 150);
   ASSERT_TRUE(all_have_tokens(6));
   const std::int64_t moved = stats().replicas[0].requests_running;
@@ -286,7 +286,7 @@ TEST_F(TwoReplicas, ADrainThatMovesRequestsDoesNotWaitForThem) {
 }
 
 TEST_F(TwoReplicas, ADrainThatWaitsMayStopWaiting) {
-  runners_->step_us = 1000;
+  runners_->step_us = 3000;
   submit_all(1, 6, 150);
   ASSERT_TRUE(all_have_tokens(6));
   auto answer =

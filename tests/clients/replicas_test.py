@@ -123,7 +123,6 @@ class Replicas(LoadCase):
     def test_a_drained_replica_hands_its_requests_over(self):
         server = self.start(3)
         expected = self.expect(self.submit(60))
-        before = server.stats()
         outcomes = self.submit(60)
         server.wait_for(lambda s: all(one["requests_running"] > 0 for one in s["replicas"]))
         with self.assertRaises(urllib.error.HTTPError) as refused:
@@ -138,7 +137,6 @@ class Replicas(LoadCase):
         self.assertIn("the only one that takes requests", self.ctl("drain-replica", "1", "--move-requests", code=1))
         self.expect(self.submit(60), expected)
         after = server.stats()
-        self.assertEqual(after["requests_finished_total"] - before["requests_finished_total"], 120)
         self.assertEqual((after["requests_failed_total"], after["worker_deaths_total"]), (0, 0))
 
     def test_a_prompt_goes_where_its_beginning_was_computed(self):
