@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <boost/algorithm/string/join.hpp>
+
 #include "io/metrics/process_metrics.hpp"
 #include "io/metrics/prometheus_text.hpp"
 #include "io/wire/wire_error.hpp"
@@ -15,12 +17,6 @@ namespace pagoda::metrics {
 namespace {
 
 constexpr std::string_view kEngine = "0";
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
-}
 
 /// Writes one engine's metrics; every sample has the labels of the engine.
 class Writer {
@@ -257,10 +253,11 @@ class Writer {
     text_.gauge("pagoda:lora_requests_info", "Unix time of this sample; the labels name the adapters of requests.");
     if (adapters) {
       const auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
-      text_.sample(now.count(), engine_ + "," +
-                                    labels({{"max_lora", std::to_string(adapters->max_in_step)},
-                                            {"running_lora_adapters", joined(adapters->running)},
-                                            {"waiting_lora_adapters", joined(adapters->waiting)}}));
+      text_.sample(now.count(),
+                   engine_ + "," +
+                       labels({{"max_lora", std::to_string(adapters->max_in_step)},
+                               {"running_lora_adapters", boost::algorithm::join(adapters->running, ",")},
+                               {"waiting_lora_adapters", boost::algorithm::join(adapters->waiting, ",")}}));
     }
     text_.gauge("pagoda:loaded_adapters", "Number of loaded adapters.");
     if (adapters) text_.sample(adapters->loaded, engine_);

@@ -64,6 +64,13 @@ class SeveralReplicas : public SeveralDevices {
     caf::anon_send_exit(replica(id).devices.workers.at(0), caf::exit_reason::kill);
   }
   bool is_down(std::size_t id) { return stats().replicas.at(id).state == "down"; }
+  /// Drains a replica on another thread, and waits until it takes no new requests. The answer comes when it has ended.
+  std::future<Status> begin_drain(ReplicaId id) {
+    auto answer = std::async(std::launch::async,
+                             [=, this] { return ask<ReplicaDrained>(shared_.router, DrainReplica{id}).status; });
+    EXPECT_TRUE(comes_true([&] { return stats().replicas.at(static_cast<std::size_t>(id)).state == "draining"; }));
+    return answer;
+  }
 };
 
 class TwoReplicas : public SeveralReplicas {
@@ -172,9 +179,7 @@ TEST_F(TwoReplicas, OneThatDrainsTakesNothingNewAndEndsWithItsRequests) {
   submit_all(1, 6, 60);
   ASSERT_TRUE(all_have_tokens(6));
   const Replica drained = replica(0);
-  auto answer =
-      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
-  ASSERT_TRUE(comes_true([&] { return stats().replicas[0].state == "draining"; }));
+  auto answer = begin_drain(0);
   const std::int64_t before = stats().replicas[0].requests_running;
   submit_all(7, 12, 60);
   EXPECT_LE(stats().replicas[0].requests_running + stats().replicas[0].requests_waiting, before);
@@ -205,9 +210,7 @@ TEST_F(TwoReplicas, OneThatDrainsGoesOnServingIfTheOtherGoesDown) {
   runners_->step_us = 1000;
   submit_all(1, 6, 60);
   ASSERT_TRUE(all_have_tokens(6));
-  auto answer =
-      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
-  ASSERT_TRUE(comes_true([&] { return stats().replicas[0].state == "draining"; }));
+  auto answer = begin_drain(0);
   break_replica(1);
   expect_all_right(1, 6, 60);
   const Status drained = answer.get();
@@ -274,8 +277,7 @@ TEST_F(TwoReplicas, ADrainThatMovesRequestsDoesNotWaitForThem) {
   runners_->step_us = 3000;
   submit_all(1, 6, 150);
   ASSERT_TRUE(all_have_tokens(6));
-  const std::int64_t moved = stats().replicas[0].requests_running;
-  ASSERT_GT(moved, 0);
+  ASSERT_GT(stats().replicas[0].requests_running, 0);
   EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0, true, true}).status);
   EXPECT_TRUE(is_down(0));
   EXPECT_EQ(stats().requests_finished_total, 0) << "none has ended by itself";
@@ -289,9 +291,7 @@ TEST_F(TwoReplicas, ADrainThatWaitsMayStopWaiting) {
   runners_->step_us = 3000;
   submit_all(1, 6, 150);
   ASSERT_TRUE(all_have_tokens(6));
-  auto answer =
-      std::async(std::launch::async, [&] { return ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status; });
-  ASSERT_TRUE(comes_true([&] { return stats().replicas[0].state == "draining"; }));
+  auto answer = begin_drain(0);
   EXPECT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0, true, true}).status);
   EXPECT_TRUE(answer.get()) << "both are answered";
   EXPECT_EQ(stats().requests_finished_total, 0);
