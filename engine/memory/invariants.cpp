@@ -171,7 +171,7 @@ Broken check_groups(const SequenceStore& store) {
     std::vector<const Sequence*> members(group.sequences.begin(), group.sequences.end());
     std::ranges::sort(members);
     if (std::ranges::adjacent_find(members) != members.end()) return name + " lists a sequence twice";
-    num_grouped += members.size();
+    num_grouped += group.sequences.size();
     BlockSet own(store.host().size());
     std::int32_t num_own = 0;
     for (const Sequence* sequence : group.sequences) {
