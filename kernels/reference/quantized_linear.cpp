@@ -47,21 +47,26 @@ std::vector<double> quantized(const std::vector<float>& x, const QuantizedFormat
 
 // x [num_tokens, in], weights [out_i, in], biases [out_i] -> out [num_tokens, out_stride], the parts next to each other
 void quantized_linear(const QuantizedLinearParams& p) {
+  const QuantizedFormat& format = p.weights.front().format;
+  std::vector<std::vector<double>> x;
   for (std::int64_t t = 0; t < p.num_tokens; ++t) {
-    const QuantizedFormat& format = p.weights.front().format;
-    const std::vector<double> x =
-        quantized(row_of(p.x + t * p.in, p.in, p.weights.front().order, format.rotated), format);
-    float* out = p.out + t * p.out_stride;
-    for (std::size_t part = 0; part < p.weights.size(); ++part) {
-      const QuantizedMatrix& w = p.weights[part];
-      const void* bias = p.biases.empty() ? nullptr : p.biases[part];
-      for (std::int64_t n = 0; n < w.rows; ++n) {
+    x.push_back(quantized(row_of(p.x + t * p.in, p.in, p.weights.front().order, format.rotated), format));
+  }
+  if (x.empty()) return;
+  std::vector<double> row(x.front().size());
+  float* column = p.out;
+  for (std::size_t part = 0; part < p.weights.size(); ++part) {
+    const QuantizedMatrix& w = p.weights[part];
+    const void* bias = p.biases.empty() ? nullptr : p.biases[part];
+    for (std::int64_t n = 0; n < w.rows; ++n, ++column) {
+      for (std::size_t k = 0; k < row.size(); ++k) row[k] = load(w, n, static_cast<std::int64_t>(k));
+      for (std::size_t t = 0; t < x.size(); ++t) {
         double sum = 0;
-        for (std::size_t k = 0; k < x.size(); ++k) sum += x[k] * load(w, n, static_cast<std::int64_t>(k));
+        for (std::size_t k = 0; k < row.size(); ++k) sum += x[t][k] * row[k];
         if (bias != nullptr) sum += load(bias, p.bias_dtype, n);
-        out[n] = static_cast<float>(p.accumulate ? out[n] + sum : sum);
+        float& out = column[static_cast<std::int64_t>(t) * p.out_stride];
+        out = static_cast<float>(p.accumulate ? out + sum : sum);
       }
-      out += w.rows;
     }
   }
 }

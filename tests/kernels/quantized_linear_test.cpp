@@ -3,8 +3,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <tuple>
@@ -207,15 +209,14 @@ struct QuantizedCase {
   std::vector<float> float64_sums(const std::vector<float>& x) const {
     const std::int64_t num_tokens = std::ssize(x) / in;
     std::vector<float> sums(static_cast<std::size_t>(num_tokens * (columns() + 3)), -1.0F);
-    for (std::int64_t t = 0; t < num_tokens; ++t) {
-      auto* out = sums.data() + t * (columns() + 3);
-      for (const OwnedMatrix& matrix : matrices) {
-        for (std::int64_t n = 0; n < matrix.view.rows; ++n) {
-          double sum = 0;
-          for (std::int64_t k = 0; k < in; ++k) {
-            sum += double{x[static_cast<std::size_t>(t * in + k)]} * weight(matrix.view, n, k);
-          }
-          *out++ = static_cast<float>(sum);
+    std::int64_t column = 0;
+    for (const OwnedMatrix& matrix : matrices) {
+      for (std::int64_t n = 0; n < matrix.view.rows; ++n, ++column) {
+        std::vector<double> row;
+        for (std::int64_t k = 0; k < in; ++k) row.push_back(weight(matrix.view, n, k));
+        for (std::int64_t t = 0; t < num_tokens; ++t) {
+          const double sum = std::inner_product(row.begin(), row.end(), x.begin() + t * in, 0.0);
+          sums[static_cast<std::size_t>(t * (columns() + 3) + column)] = static_cast<float>(sum);
         }
       }
     }
@@ -462,18 +463,26 @@ TEST_P(QuantizedLinearTest, MultipliesVeryManyAlignedRowsLikeWeightsOfBfloat16On
                               .out = out.data(),
                               .out_stride = linear.columns(),
                               .accumulate = true});
-    std::vector<float> expected;
-    for (std::int64_t t = 0; t < kRows; ++t) {
-      for (std::size_t i = 0; i < weights.size(); ++i) {
-        for (std::int64_t n = 0; n < weights[i].rows; ++n) {
-          double sum = 0.5;
-          if (i != 0) sum += to_float(static_cast<const BFloat16*>(linear.biases[i].data())[n]);
-          const std::vector<float> row = x_row(x.data() + t * in, weights[i]);
-          for (std::size_t k = 0; k < row.size(); ++k) {
-            const auto of_weight = static_cast<float>(weight(weights[i], n, static_cast<std::int64_t>(k)));
-            sum += double{to_float(to_bf16(row[k]))} * double{to_float(to_bf16(of_weight))};
-          }
-          expected.push_back(static_cast<float>(sum));
+    const auto rounded = [](std::vector<float> row) {
+      for (float& value : row) value = to_float(to_bf16(value));
+      return row;
+    };
+    std::vector<float> expected(out.size());
+    std::size_t column = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      std::vector<std::vector<float>> x_rows;
+      for (std::int64_t t = 0; t < kRows; ++t) x_rows.push_back(rounded(x_row(x.data() + t * in, weights[i])));
+      for (std::int64_t n = 0; n < weights[i].rows; ++n, ++column) {
+        std::vector<float> w_row;
+        for (std::size_t k = 0; k < x_rows.front().size(); ++k) {
+          w_row.push_back(static_cast<float>(weight(weights[i], n, static_cast<std::int64_t>(k))));
+        }
+        w_row = rounded(std::move(w_row));
+        const double bias = i == 0 ? 0.0 : to_float(static_cast<const BFloat16*>(linear.biases[i].data())[n]);
+        for (std::size_t t = 0; t < kRows; ++t) {
+          const double sum = std::transform_reduce(x_rows[t].begin(), x_rows[t].end(), w_row.begin(), 0.5 + bias,
+                                                   std::plus<>(), [](double a, double b) { return a * b; });
+          expected[t * static_cast<std::size_t>(linear.columns()) + column] = static_cast<float>(sum);
         }
       }
     }

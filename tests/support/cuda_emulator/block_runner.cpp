@@ -143,8 +143,7 @@ class BlockState {
     waiting_ = 0;
     predicates_ = 0;
     warps_.assign(static_cast<std::size_t>((num_threads_ + 31) / 32), {});
-    order_.resize(static_cast<std::size_t>(num_threads_));
-    std::iota(order_.begin(), order_.end(), 0);
+    ready_.clear();
     for (int i = 0; i < num_threads_; ++i) {
       Thread& thread = *threads_[i];
       thread.index = unravel(static_cast<unsigned int>(i), shape);
@@ -156,21 +155,26 @@ class BlockState {
       thread.open_group.clear();
       thread.groups.clear();
       thread.fiber.begin(body);
+      ready_.push_back(&thread);
     }
     while (alive_ > 0) {
-      if (random != nullptr) std::shuffle(order_.begin(), order_.end(), *random);
-      bool progress = false;
-      for (const int i : order_) {
-        Thread& thread = *threads_[i];
-        if (!thread.alive || thread.wait != Wait::none) continue;
-        running_ = &thread;
-        threadIdx = thread.index;
-        thread.fiber.resume();
-        progress = true;
-      }
-      if (!progress) report_deadlock();
+      if (ready_.empty()) report_deadlock();
       if (!problem_.empty()) return abandon_all();
+      resumed_.swap(ready_);
+      ready_.clear();
+      if (random != nullptr) std::shuffle(resumed_.begin(), resumed_.end(), *random);
+      for (Thread* thread : resumed_) {
+        running_ = thread;
+        threadIdx = thread->index;
+        thread->fiber.resume();
+      }
     }
+  }
+
+  /// Lets a thread that waited run in the next round, unless it is the one that runs now.
+  void release(Thread& thread) {
+    thread.wait = Wait::none;
+    if (&thread != running_) ready_.push_back(&thread);
   }
 
   void report_deadlock() {
@@ -204,7 +208,7 @@ class BlockState {
   bool release_block() {
     if (waiting_ < alive_) return false;
     for (int i = 0; i < num_threads_; ++i) {
-      if (threads_[i]->wait == Wait::block) threads_[i]->wait = Wait::none;
+      if (threads_[i]->wait == Wait::block) release(*threads_[i]);
     }
     released_predicates_ = predicates_;
     waiting_ = 0;
@@ -226,7 +230,7 @@ class BlockState {
         return report("lanes of one mask meet in different collectives");
       }
       lanes.slot[lane] = other.slot;
-      other.wait = Wait::none;
+      release(other);
     }
     warp.waiting &= ~needed;
     if (thread.compute != nullptr) thread.compute(lanes);
@@ -240,7 +244,8 @@ class BlockState {
 
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Thread>> threads_;
-  std::vector<int> order_;
+  std::vector<Thread*> ready_;    ///< threads that run in the next round
+  std::vector<Thread*> resumed_;  ///< threads of the present round
   Thread* running_ = nullptr;
   void* shared_ = nullptr;
   int num_threads_ = 0;

@@ -55,19 +55,27 @@ void arrive_on_stack([[maybe_unused]] void* fake_stack, [[maybe_unused]] const v
 #endif
 }
 
+/// Returns how far below the top of its memory the next stack begins. Stacks that all began at the same place of a page
+/// would share a few sets of the caches.
+std::size_t next_stack_offset() {
+  static thread_local std::size_t count = 0;
+  return count++ * 5 % 64 * 64;
+}
+
 }  // namespace
 
 Fiber::Fiber() {
   StackAllocator allocator(kStackBytes);
   stack_ = allocator.allocate();
-  context_ = boost::context::fiber(std::allocator_arg, boost::context::preallocated(stack_.sp, stack_.size, stack_),
-                                   allocator, [this](boost::context::fiber&& caller) {
-                                     caller_ = std::move(caller);
-                                     arrive_on_stack(nullptr, &caller_bottom_, &caller_bytes_);
-                                     run();
-                                     leave_stack(nullptr, caller_bottom_, caller_bytes_, tsan_caller_);
-                                     return std::move(caller_);
-                                   });
+  const std::size_t offset = next_stack_offset();
+  const boost::context::preallocated memory(static_cast<std::byte*>(stack_.sp) - offset, stack_.size - offset, stack_);
+  context_ = boost::context::fiber(std::allocator_arg, memory, allocator, [this](boost::context::fiber&& caller) {
+    caller_ = std::move(caller);
+    arrive_on_stack(nullptr, &caller_bottom_, &caller_bytes_);
+    run();
+    leave_stack(nullptr, caller_bottom_, caller_bytes_, tsan_caller_);
+    return std::move(caller_);
+  });
 #if defined(__SANITIZE_THREAD__)
   tsan_fiber_ = __tsan_create_fiber(0);
 #endif
