@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <spdlog/spdlog.h>
+
 #include "actors/adapter_loads.hpp"
 #include "actors/engine_actors.hpp"
 #include "actors/gather.hpp"
@@ -92,6 +94,32 @@ AdapterList list(const adapters::AdapterStoreCore& core) {
   return list;
 }
 
+/// Loads at a new scheduler what is loaded at the others, or is being loaded. A row whose adapter it cannot load fails
+/// later, as after the replacement of a device.
+caf::typed_response_promise<LoaderConnected> connect_loader(Self self, const ConnectLoader& message) {
+  auto& state = state_of(self);
+  state.loaders.at(static_cast<std::size_t>(message.replica)).value = message.loader;
+  const auto promise = std::make_shared<Promise<LoaderConnected>>(self);
+  const auto num_missing = std::make_shared<std::size_t>(1);
+  const auto one_less = [promise, num_missing] {
+    if (--*num_missing == 0) deliver(*promise, LoaderConnected{});
+  };
+  for (const AdapterRef& adapter : state.core->loads()) {
+    ++*num_missing;
+    pagoda::actors::request(
+        self, message.loader, LoadAdapter{adapter},
+        [name = adapter.name, replica = message.replica, one_less](const AdapterLoaded& loaded) {
+          if (!loaded.facts) {
+            spdlog::warn("replica {} cannot load adapter \"{}\": {}", replica, name, loaded.facts.error().message);
+          }
+          one_less();
+        },
+        [one_less](caf::error&) { one_less(); });
+  }
+  one_less();
+  return promise->handle();
+}
+
 AdapterStoreActor::behavior_type behavior(Self self, const AdapterStoreParts& parts,
                                           const std::vector<AdapterLoaderActor>& loaders) {
   auto& initial = state_of(self);
@@ -118,6 +146,7 @@ AdapterStoreActor::behavior_type behavior(Self self, const AdapterStoreParts& pa
         return change(self, [&](auto& core, auto ticket) { return core.remove(ticket, message.name); });
       },
       [self](const ListAdapters&) { return reply(list(*state_of(self).core)); },
+      [self](const ConnectLoader& message) { return connect_loader(self, message); },
       [self](const GetMetrics&) {
         const auto& state = state_of(self);
         return reply(metrics::AdapterMetrics{.max_in_step = state.parts.max_in_step,

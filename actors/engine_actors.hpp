@@ -150,9 +150,15 @@ struct SharedActors {
   OutputProcessorActor outputs;
 };
 
+/// Loads the devices of a replica that has ended and spawns its actors. Blocks. Any thread.
+using MakeReplicaAgain = std::function<Result<RunningReplica>(ReplicaId)>;
+/// Spawns the actor that calls `make`, after all actors of the replica have ended. When it ends, the replicas that it
+/// has made end.
+ReplicaMakerActor spawn_replica_maker(caf::actor_system& system, MakeReplicaAgain make);
+
 /// Spawns the actor that watches the shared actors and the replicas. When a shared actor dies, when no replica is left,
-/// or when this actor gets an exit message, all end.
+/// or when this actor gets an exit message, all end. `maker`: null if a replica that has ended does not come back.
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const std::vector<ReplicaSupervisorActor>& replicas);
+                            const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker);
 
 }  // namespace pagoda::actors

@@ -1,6 +1,8 @@
 #include "actors/engine_parts.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <utility>
 
 namespace pagoda::actors {
@@ -26,11 +28,67 @@ PlansDone plans_done_of(const std::vector<DeviceFactory>& ranks) {
   };
 }
 
+using SharedRanks = std::shared_ptr<const std::vector<DeviceFactory>>;
+
+/// The device factories of an engine, so that starts which block can be ended. It does not keep them, nor the memory
+/// that they have. Thread-safe.
+class DeviceStarts {
+ public:
+  void add(ReplicaId replica, const SharedRanks& ranks) {
+    const std::lock_guard lock(mutex_);
+    by_replica_[replica] = ranks;
+    if (have_ended_) give_up(*ranks);
+  }
+
+  void give_up_all() {
+    const std::lock_guard lock(mutex_);
+    have_ended_ = true;
+    for (const auto& [replica, kept] : by_replica_) {
+      if (const SharedRanks ranks = kept.lock()) give_up(*ranks);
+    }
+  }
+
+ private:
+  static void give_up(const std::vector<DeviceFactory>& ranks) {
+    for (const DeviceFactory& rank : ranks) {
+      if (rank.give_up) rank.give_up();
+    }
+  }
+
+  std::mutex mutex_;
+  std::map<ReplicaId, std::weak_ptr<const std::vector<DeviceFactory>>> by_replica_;
+  bool have_ended_ = false;
+};
+
+/// What a replica needs besides its devices.
+struct ReplicaSetup {
+  scheduling::SchedulerConfig scheduler;
+  memory::BlockSpaceConfig blocks;
+  OutputProcessorActor outputs;
+  Instruments instruments;  ///< those of the replica
+};
+
+/// Spawns the actors of a replica over its devices.
+RunningReplica run_replica(caf::actor_system& system, const ReplicaSetup& setup, const SharedRanks& ranks,
+                           SpawnedDevices devices) {
+  RunningReplica replica;
+  replica.actors.devices = std::move(devices.actors);
+  replica.actors.block_manager = spawn_block_manager(system, setup.blocks, replica.actors.devices.cache_engines,
+                                                     setup.instruments, plans_done_of(*ranks));
+  replica.actors.scheduler = spawn_scheduler(system, setup.scheduler, replica.actors.block_manager,
+                                             replica.actors.devices.workers, setup.outputs, setup.instruments);
+  replica.present = std::make_shared<Replica>(replica.actors);
+  replica.supervisor =
+      spawn_replica_supervisor(system, replica.present, ranks, setup.instruments, std::move(devices.pids));
+  return replica;
+}
+
 /// Spawns the devices of every replica. If one cannot be spawned, ends those that were spawned before it.
-Result<std::vector<SpawnedDevices>> spawn_all_devices(caf::actor_system& system, const EngineParts& parts) {
+Result<std::vector<SpawnedDevices>> spawn_all_devices(caf::actor_system& system, const std::vector<SharedRanks>& ranks,
+                                                      const Instruments& instruments) {
   std::vector<SpawnedDevices> all;
-  for (const ReplicaParts& replica : parts.replicas) {
-    auto devices = spawn_devices(system, replica.ranks, of_replica(parts.instruments, all.size()));
+  for (const SharedRanks& of_one : ranks) {
+    auto devices = spawn_devices(system, *of_one, of_replica(instruments, all.size()));
     if (!devices) {
       for (const SpawnedDevices& spawned : all) {
         for (const WorkerActor& worker : spawned.actors.workers) end_now(worker);
@@ -47,7 +105,13 @@ Result<std::vector<SpawnedDevices>> spawn_all_devices(caf::actor_system& system,
 
 Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts) {
   PAGODA_ASSERT(!parts.replicas.empty(), "an engine has a replica");
-  auto devices = spawn_all_devices(system, parts);
+  const auto starts = std::make_shared<DeviceStarts>();
+  std::vector<SharedRanks> ranks;
+  for (ReplicaParts& replica : parts.replicas) {
+    ranks.push_back(std::make_shared<const std::vector<DeviceFactory>>(std::move(replica.ranks)));
+    starts->add(static_cast<ReplicaId>(ranks.size() - 1), ranks.back());
+  }
+  auto devices = spawn_all_devices(system, ranks, parts.instruments);
   if (!devices) return fail(std::move(devices.error()));
   RunningEngine running;
   SharedActors& shared = running.actors;
@@ -56,16 +120,12 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   shared.grammar_compiler = grammars.compiler;
   shared.outputs = spawn_output_processor(system, parts.tokenizer, parts.instruments);
   std::vector<SchedulerActor> schedulers;
+  std::vector<ReplicaSetup> setups;
   for (std::size_t i = 0; i < parts.replicas.size(); ++i) {
-    const ReplicaParts& replica_parts = parts.replicas[i];
-    const Instruments instruments = of_replica(parts.instruments, i);
-    Replica& replica = running.replicas.emplace_back().actors;
-    replica.devices = std::move((*devices)[i].actors);
-    replica.block_manager = spawn_block_manager(system, replica_parts.blocks, replica.devices.cache_engines,
-                                                instruments, plans_done_of(replica_parts.ranks));
-    replica.scheduler = spawn_scheduler(system, replica_parts.scheduler, replica.block_manager, replica.devices.workers,
-                                        shared.outputs, instruments);
-    schedulers.push_back(replica.scheduler);
+    setups.push_back(
+        {parts.replicas[i].scheduler, parts.replicas[i].blocks, shared.outputs, of_replica(parts.instruments, i)});
+    running.replicas.push_back(run_replica(system, setups.back(), ranks[i], std::move((*devices)[i])));
+    schedulers.push_back(running.replicas.back().actors.scheduler);
   }
   if (parts.adapters) {
     shared.adapter_store = spawn_adapter_store(system, *parts.adapters,
@@ -75,29 +135,24 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
   parts.limits.num_replicas = static_cast<std::int32_t>(parts.replicas.size());
   shared.router = spawn_request_router(system, parts.limits, parts.info, shared.tokenizer, grammars,
                                        shared.adapter_store, std::move(schedulers), shared.outputs, parts.instruments);
-  std::vector<ReplicaSupervisorActor> supervisors;
-  std::vector<std::weak_ptr<const std::vector<DeviceFactory>>> factories;
-  for (std::size_t i = 0; i < parts.replicas.size(); ++i) {
-    RunningReplica& replica = running.replicas[i];
-    replica.present = std::make_shared<Replica>(replica.actors);
-    const auto ranks = std::make_shared<const std::vector<DeviceFactory>>(std::move(parts.replicas[i].ranks));
-    factories.push_back(ranks);
-    replica.supervisor =
-        spawn_replica_supervisor(system, replica.present, ranks, of_replica(parts.instruments, i), (*devices)[i].pids);
-    supervisors.push_back(replica.supervisor);
+  ReplicaMakerActor maker;
+  if (parts.make_ranks) {
+    const auto make = [&system, starts, setups = std::move(setups),
+                       make_ranks = std::move(parts.make_ranks)](ReplicaId id) -> Result<RunningReplica> {
+      auto made = make_ranks(id);
+      if (!made) return fail(std::move(made.error()));
+      const auto its_ranks = std::make_shared<const std::vector<DeviceFactory>>(std::move(*made));
+      starts->add(id, its_ranks);
+      const ReplicaSetup& setup = setups.at(static_cast<std::size_t>(id));
+      auto spawned = spawn_devices(system, *its_ranks, setup.instruments);
+      if (!spawned) return fail(std::move(spawned.error()));
+      return run_replica(system, setup, its_ranks, std::move(*spawned));
+    };
+    maker = spawn_replica_maker(system, make);
   }
-  running.supervisor = spawn_supervisor(system, shared, supervisors);
-  // Calls give_up here and not in a replica's supervisor, because a start may block that actor. The factories of a
-  // replica that has ended are gone, and with them the memory that they kept.
-  when_ended(running.supervisor, [factories = std::move(factories)] {
-    for (const auto& of_replica : factories) {
-      const auto ranks = of_replica.lock();
-      if (ranks == nullptr) continue;
-      for (const DeviceFactory& rank : *ranks) {
-        if (rank.give_up) rank.give_up();
-      }
-    }
-  });
+  running.supervisor = spawn_supervisor(system, shared, running.replicas, maker);
+  // Called here and not in a replica's supervisor, because a start may block that actor.
+  when_ended(running.supervisor, [starts] { starts->give_up_all(); });
   return running;
 }
 

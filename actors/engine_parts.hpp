@@ -24,14 +24,8 @@ struct EngineParts {
   ModelInfo info;
   Instruments instruments;
   std::vector<ReplicaParts> replicas;  ///< at least one
-};
-
-/// The actors of a replica.
-struct RunningReplica {
-  Replica actors;  ///< at the start; the supervisor has the present ones
-  /// The present actors. Do not read them before the supervisor has ended.
-  std::shared_ptr<Replica> present;
-  ReplicaSupervisorActor supervisor;
+  /// Makes the devices of a replica anew, by rank, after it has ended. Blocks. Null: it cannot be started again.
+  std::function<Result<std::vector<DeviceFactory>>(ReplicaId)> make_ranks = nullptr;
 };
 
 /// The actors of one running engine.

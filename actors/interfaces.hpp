@@ -3,6 +3,7 @@
 /// Declares all typed actor interfaces, with a one-line contract for each message. (private) marks messages between the
 /// engine's own actors. Users send only the other messages, and only to the request router.
 
+#include <memory>
 #include <vector>
 
 #include "actors/messages.hpp"
@@ -19,6 +20,11 @@ struct ConnectOutputs;
 struct ConnectRoot;
 struct GetReplica;
 struct Replica;
+struct MakeReplica;
+struct MadeReplica;
+struct RestartedReplica;
+struct ConnectLoader;
+struct LoaderConnected;
 struct OpenOutput;
 struct MoveOutput;
 struct HandOver;
@@ -31,7 +37,14 @@ using SupervisorActor = Interface<
     // (private) supervisor of a replica: the reason why it is about to end.
     caf::result<void>(ReplicaFailed),
     // (private) router: a replica has no request any more and gets none. Refused if it is the last one.
-    caf::result<ReplicaDrained>(EndReplica)>;
+    caf::result<ReplicaDrained>(EndReplica),
+    // (private) router: a replica that has ended starts again. Answered when its actors run.
+    caf::result<RestartedReplica>(RestartReplica)>;
+
+/// Makes replicas again that have ended. Runs on a thread of its own, since it loads models.
+using ReplicaMakerActor = Interface<
+    // (private) root supervisor: loads the devices of a replica and spawns its actors.
+    caf::result<MadeReplica>(MakeReplica)>;
 
 /// Keeps a replica: scheduler, block manager and a group of devices. Runs on a thread of its own, since it loads
 /// models.
@@ -83,6 +96,8 @@ using RequestRouterActor = Interface<
     caf::result<Idle>(AwaitIdle),
     // A replica gets no new requests, and ends when it has none. Answered then, or at once.
     caf::result<ReplicaDrained>(DrainReplica),
+    // A replica that has ended is started again. Answered when it takes requests, or at once.
+    caf::result<ReplicaStarted>(StartReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
     caf::result<void>(SinkGone),
     // (private) the timeout of a drain is over: live requests are aborted.
@@ -129,6 +144,8 @@ using AdapterStoreActor = Interface<
     caf::result<AdapterReply>(RemoveAdapter),
     // Returns the adapters that requests may name.
     caf::result<AdapterList>(ListAdapters),
+    // (private) router: a replica has a new scheduler. Answered when it has the adapters that are loaded.
+    caf::result<LoaderConnected>(ConnectLoader),
     // (private) router: returns its counters.
     caf::result<metrics::AdapterMetrics>(GetMetrics)>;
 
@@ -330,6 +347,31 @@ struct Replica {
 };
 struct GetReplica {};
 
+/// The actors of a replica that runs.
+struct RunningReplica {
+  Replica actors;  ///< at the start; the supervisor has the present ones
+  /// The present actors. Do not read them before the supervisor has ended.
+  std::shared_ptr<Replica> present;
+  ReplicaSupervisorActor supervisor;
+};
+
+struct MakeReplica {
+  ReplicaId replica = 0;
+  RunningReplica before;  ///< the replica that has ended; its memory is free when its last actor has ended
+};
+struct MadeReplica {
+  Result<RunningReplica> made;
+};
+struct RestartedReplica {
+  Result<SchedulerActor> scheduler;
+};
+
+struct ConnectLoader {
+  ReplicaId replica = 0;
+  AdapterLoaderActor loader;
+};
+struct LoaderConnected {};
+
 }  // namespace pagoda::actors
 
 /// Lists every message type once. PAGODA_VALUE: plain values of engine/step that may cross to another process, by their
@@ -433,6 +475,14 @@ PAGODA_LOCAL(pagoda::actors::ReplicaDown)
 PAGODA_LOCAL(pagoda::actors::EndReplica)
 PAGODA_LOCAL(pagoda::actors::DrainReplica)
 PAGODA_LOCAL(pagoda::actors::ReplicaDrained)
+PAGODA_LOCAL(pagoda::actors::StartReplica)
+PAGODA_LOCAL(pagoda::actors::ReplicaStarted)
+PAGODA_LOCAL(pagoda::actors::RestartReplica)
+PAGODA_LOCAL(pagoda::actors::RestartedReplica)
+PAGODA_LOCAL(pagoda::actors::MakeReplica)
+PAGODA_LOCAL(pagoda::actors::MadeReplica)
+PAGODA_LOCAL(pagoda::actors::ConnectLoader)
+PAGODA_LOCAL(pagoda::actors::LoaderConnected)
 PAGODA_LOCAL(pagoda::actors::EngineFailed)
 PAGODA_LOCAL(pagoda::actors::MasksAnswered)
 PAGODA_LOCAL(pagoda::actors::MasksDue)

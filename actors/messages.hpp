@@ -121,6 +121,17 @@ struct ReplicaDrained {
   Status status;
 };
 
+/// Starts a replica again that has ended. Answered when it takes requests, or at once.
+struct StartReplica {
+  ReplicaId replica = 0;
+  bool waits = true;  ///< false: answered as soon as the start has begun
+};
+struct ReplicaStarted {
+  /// Errors: invalid_request with param "replica" (there is no such replica, or it is not down), or why it cannot
+  /// start.
+  Status status;
+};
+
 /// Adds an adapter under a name that requests may then use. Answered when it is loaded. Errors: bad_adapter,
 /// device_failed (no replica is up), invalid_request (param "lora_name": the name is taken; there are no adapters).
 struct AddAdapter {
@@ -343,6 +354,11 @@ struct ReplicaDown {
 /// Private, router -> root supervisor: the replica is drained, or down, and may end. Answered with ReplicaDrained: an
 /// error if no other replica is left; then it does not end.
 struct EndReplica {
+  ReplicaId replica = 0;
+};
+
+/// Private, router -> root supervisor: starts a replica again that has ended. Answered with RestartedReplica.
+struct RestartReplica {
   ReplicaId replica = 0;
 };
 

@@ -397,6 +397,9 @@ ModelHostActor::behavior_type behavior(Self self) {
       [self](const DrainReplica& message) {
         return answer_of(self, message, ReplicaDrained{fail(not_loaded("replica"))});
       },
+      [self](const StartReplica& message) {
+        return answer_of(self, message, ReplicaStarted{fail(not_loaded("replica"))});
+      },
       [self](const AwaitIdle& message) { return answer_of(self, message, Idle{}); },
       [self](const SinkGone& message) { on_client_gone(self, message.sink.id()); },
       [](const DrainTimeout&) {},

@@ -291,10 +291,67 @@ void end_down_replica(Self self, ReplicaId id, const std::optional<std::vector<R
   });
 }
 
+/// The replica takes requests from now on, or its start has failed.
+void end_start(Self self, ReplicaId id, Status started) {
+  auto& state = state_of(self);
+  auto& its = state.replicas.at(static_cast<std::size_t>(id));
+  if (!std::exchange(its.is_starting, false)) return;  // it has failed meanwhile
+  if (started) started = state.core->core().check_start(id);
+  if (started) {
+    state.core->start_replica(id);
+    state.reports->started(id);
+  } else {
+    spdlog::error("replica {} cannot be started again: {}", id, started.error().message);
+    state.reports->ended(id, "it cannot be started again: " + started.error().message);
+  }
+  for (auto& promise : std::exchange(its.waiting_for_start, {})) deliver(promise, ReplicaStarted{started});
+}
+
+/// The actors of a replica run. Before it takes requests, it loads the adapters that they may have.
+void connect_scheduler(Self self, ReplicaId id, SchedulerActor scheduler) {
+  auto& state = state_of(self);
+  state.replicas.at(static_cast<std::size_t>(id)).scheduler = scheduler;
+  if (!state.adapters) return end_start(self, id, {});
+  pagoda::actors::request(
+      self, state.adapters, ConnectLoader{id, std::move(scheduler)},
+      [self, id](const LoaderConnected&) { end_start(self, id, {}); },
+      [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
+}
+
+caf::typed_response_promise<ReplicaStarted> start_replica(Self self, const StartReplica& message) {
+  auto& state = state_of(self);
+  Promise<ReplicaStarted> promise(self);
+  const ReplicaId id = message.replica;
+  if (Status possible = state.core->core().check_start(id); !possible) {
+    deliver(promise, ReplicaStarted{std::move(possible)});
+    return promise.handle();
+  }
+  auto& its = state.replicas.at(static_cast<std::size_t>(id));
+  if (message.waits) {
+    its.waiting_for_start.push_back(promise);
+  } else {
+    deliver(promise, ReplicaStarted{});
+  }
+  if (std::exchange(its.is_starting, true)) return promise.handle();
+  state.reports->starts(id);
+  pagoda::actors::request(
+      self, state.root, RestartReplica{id},
+      [self, id](RestartedReplica& answer) {
+        if (!answer.scheduler) return end_start(self, id, tl::unexpected(std::move(answer.scheduler.error())));
+        connect_scheduler(self, id, std::move(*answer.scheduler));
+      },
+      [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
+  return promise.handle();
+}
+
 /// Takes what it needs of a replica that cannot go on, then lets it end.
 void on_replica_down(Self self, const ReplicaDown& down) {
   auto& state = state_of(self);
   const ReplicaId id = down.replica;
+  if (state.replicas.at(static_cast<std::size_t>(id)).is_starting) {
+    state.reports->started(id);  // its counts begin
+    end_start(self, id, tl::unexpected(down.error));
+  }
   state.reports->ended(id, down.error.message);
   state.core->replica_down(id);
   const auto& placement = state.core->core().placement();
@@ -460,6 +517,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
         return promise.handle();
       },
       [self](const DrainReplica& message) { return drain_replica(self, message); },
+      [self](const StartReplica& message) { return start_replica(self, message); },
       [self](const SinkGone& message) {
         state_of(self).watched_clients.erase(message.sink.id());
         apply(self, state_of(self).core->client_gone(message.sink.id(), now_us()));

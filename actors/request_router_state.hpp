@@ -38,6 +38,8 @@ struct RequestRouterState {
     bool moves_requests = false;  ///< whether its drain does not wait for its requests
     bool is_ending = false;       ///< whether the root supervisor was asked for its end
     std::vector<Promise<ReplicaDrained>> waiting_for_drain = {};
+    bool is_starting = false;  ///< whether it is being started again
+    std::vector<Promise<ReplicaStarted>> waiting_for_start = {};
   };
 
   std::unique_ptr<journal::RecordedRouter> core;

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "actors/engine_actors.hpp"
+#include "actors/promise.hpp"
 #include "actors/watch.hpp"
 
 namespace pagoda::actors {
@@ -18,7 +19,8 @@ namespace {
 ///
 /// When a replica fails and another one is left: (1) The router gets the reason, takes the last counts of the replica
 /// and moves its requests. (2) Then it asks for the end of the replica, as for one that is drained. When none is left,
-/// the engine fails.
+/// the engine fails. A replica that has ended starts again when the router asks for it: the replica maker loads its
+/// devices and spawns its actors.
 ///
 /// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
 /// the output processor, which ends every live request and then itself. All other actors are ended. (2) So when the
@@ -26,10 +28,15 @@ namespace {
 struct SupervisorState {
   SupervisorState() {}
 
+  struct OneReplica {
+    RunningReplica running;
+    bool has_failed = false;  ///< it waits for its end
+    bool has_ended = false;
+  };
   struct Kept {
     SharedActors actors;
-    std::vector<ReplicaSupervisorActor> replicas;  ///< null: the replica has ended
-    std::vector<bool> have_failed;                 ///< by replica; those that have failed wait for their end
+    ReplicaMakerActor maker;  ///< null: a replica that has ended does not come back
+    std::vector<OneReplica> replicas;
     bool router_stays = false;
   };
   std::shared_ptr<Kept> kept;
@@ -49,10 +56,15 @@ void end_helpers(const SharedActors& actors) {
   end_now(actors.adapter_store);
 }
 
+void end_replicas(const SupervisorState::Kept& kept) {
+  end_now(kept.maker);
+  for (const auto& replica : kept.replicas) end_now(replica.running.supervisor);
+}
+
 void end_all(const SupervisorState::Kept& kept) {
   if (!kept.router_stays) end_now(kept.actors.router);
   end_helpers(kept.actors);
-  for (const auto& replica : kept.replicas) end_now(replica);
+  end_replicas(kept);
   // This exit comes after the messages in the mailbox, so that requests that the output processor does not know yet get
   // their end too.
   caf::anon_send_exit(kept.actors.outputs, caf::exit_reason::user_shutdown);
@@ -66,12 +78,12 @@ void fail_engine(Self self, Error error) {
   state.failing = true;
   send(self, state.kept->actors.router, EngineFailed{std::move(error)});
   end_helpers(state.kept->actors);
-  for (const auto& replica : state.kept->replicas) end_now(replica);
+  end_replicas(*state.kept);
 }
 
 /// Returns whether a replica can go on.
 bool is_left(const SupervisorState::Kept& kept, std::size_t id) {
-  return kept.replicas.at(id) && !kept.have_failed.at(id);
+  return !kept.replicas.at(id).has_ended && !kept.replicas.at(id).has_failed;
 }
 
 /// Returns whether this replica can go on, and no other one.
@@ -89,7 +101,7 @@ void fail_replica(Self self, ReplicaId id, const Error& error) {
   if (state.failing || !is_left(*state.kept, index)) return;
   if (is_last(*state.kept, index)) return fail_engine(self, error);
   spdlog::error("replica {} is down, the engine goes on without it: {}", id, error.message);
-  state.kept->have_failed[index] = true;
+  state.kept->replicas[index].has_failed = true;
   send(self, state.kept->actors.router, ReplicaDown{error, id});
 }
 
@@ -101,8 +113,47 @@ Status end_replica(Self self, ReplicaId id) {
   if (is_last(*state.kept, index)) {
     return fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"});
   }
-  if (auto& its = state.kept->replicas.at(index)) end_now(std::exchange(its, nullptr));
+  auto& its = state.kept->replicas.at(index);
+  if (!std::exchange(its.has_ended, true)) end_now(its.running.supervisor);
   return {};
+}
+
+/// Takes a replica that was made again.
+Result<SchedulerActor> take_replica(Self self, ReplicaId id, Result<RunningReplica> made) {
+  auto& state = state_of(self);
+  if (!made) return fail(std::move(made.error()));
+  if (state.failing) return fail(actor_ended());  // the maker has ended it
+  const auto me = caf::actor_cast<SupervisorActor>(self);
+  auto& its = state.kept->replicas.at(static_cast<std::size_t>(id));
+  its = {std::move(*made)};
+  watch(me, its.running.supervisor);
+  send(self, its.running.supervisor, ConnectRoot{me});
+  spdlog::info("replica {} is started again", id);
+  return its.running.actors.scheduler;
+}
+
+caf::typed_response_promise<RestartedReplica> restart_replica(Self self, ReplicaId id) {
+  const auto& state = state_of(self);
+  Promise<RestartedReplica> promise(self);
+  const auto refuse = [&](Error error) {
+    deliver(promise, RestartedReplica{fail(std::move(error))});
+    return promise.handle();
+  };
+  const auto& its = state.kept->replicas.at(static_cast<std::size_t>(id));
+  if (state.failing) return refuse(actor_ended());
+  if (!state.kept->maker) {
+    return refuse({ErrorCode::invalid_request, "the replicas of this engine cannot be started again", "replica"});
+  }
+  if (!its.has_ended) {
+    return refuse({ErrorCode::invalid_request, "replica " + std::to_string(id) + " is still ending", "replica"});
+  }
+  pagoda::actors::request(
+      self, state.kept->maker, MakeReplica{id, its.running},
+      [self, id, promise](MadeReplica& answer) mutable {
+        deliver(promise, RestartedReplica{take_replica(self, id, std::move(answer.made))});
+      },
+      [promise](caf::error&) mutable { deliver(promise, RestartedReplica{fail(actor_ended())}); });
+  return promise.handle();
 }
 
 void on_child_gone(Self self, const caf::actor_addr& child) {
@@ -119,16 +170,18 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
     fail_engine(self, actor_ended());
   } else {
     const auto& replicas = state.kept->replicas;
-    const auto its = std::ranges::find_if(replicas, [&](const auto& one) { return one && one.address() == child; });
+    const auto address = [](const auto& one) { return one.running.supervisor.address(); };
+    const auto its = std::ranges::find(replicas, child, address);
     if (its != replicas.end()) fail_replica(self, static_cast<ReplicaId>(its - replicas.begin()), actor_ended());
   }
 }
 
 SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
-                                        const std::vector<ReplicaSupervisorActor>& replicas) {
+                                        const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker) {
   auto& state = state_of(self);
-  state.kept = std::make_shared<SupervisorState::Kept>(
-      SupervisorState::Kept{actors, replicas, std::vector<bool>(replicas.size(), false)});
+  state.kept =
+      std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{.actors = actors, .maker = maker, .replicas = {}});
+  for (const RunningReplica& replica : replicas) state.kept->replicas.push_back({replica});
   self->attach_functor([kept = state.kept] { end_all(*kept); });
   const auto me = caf::actor_cast<SupervisorActor>(self);
   watch(me, actors.router);
@@ -136,21 +189,22 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
   watch(me, actors.grammar_compiler);
   if (actors.adapter_store) watch(me, actors.adapter_store);
   watch(me, actors.outputs);
-  for (const auto& replica : replicas) watch(me, replica);
+  for (const RunningReplica& replica : replicas) watch(me, replica.supervisor);
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const ReplicaFailed& failed) { fail_replica(self, failed.replica, failed.error); },
       [self](const EndReplica& message) { return reply(ReplicaDrained{end_replica(self, message.replica)}); },
+      [self](const RestartReplica& message) { return restart_replica(self, message.replica); },
   };
 }
 
 }  // namespace
 
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const std::vector<ReplicaSupervisorActor>& replicas) {
-  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas);
+                            const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker) {
+  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas, maker);
   // Sent here and not by the new actor: it may start late, after the engine has got its first request.
-  for (const auto& replica : replicas) send_anonymously(replica, ConnectRoot{supervisor});
+  for (const RunningReplica& replica : replicas) send_anonymously(replica.supervisor, ConnectRoot{supervisor});
   send_anonymously(actors.router, ConnectRoot{supervisor});
   send_anonymously(actors.outputs, ConnectOutputs{actors.router});
   return caf::actor_cast<caf::actor>(supervisor);

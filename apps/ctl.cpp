@@ -30,7 +30,7 @@ struct CtlOptions {
   bool verify = true;
   Output output = Output::text;
   std::string request;  ///< id of the request to cancel
-  std::string replica;  ///< id of the replica to drain
+  std::string replica;  ///< id of the replica to drain or to start
   bool moves_requests = false;
   /// Model of the request to cancel, if the server has several: each model numbers its requests itself.
   std::string model;
@@ -162,7 +162,7 @@ void print_replicas(const Json& replicas) {
         count(one, "device_blocks_total") - count(one, "device_blocks_free") - count(one, "device_blocks_cached");
     std::string line = state;
     if (one.contains("model")) line += " (" + shown_text(one["model"]) + ")";
-    if (state != "down") {
+    if (state == "up" || state == "draining") {
       line += ": " + number("requests_running") + " running, " + number("requests_waiting") + " waiting, " +
               number("requests_swapped") + " swapped; " + std::to_string(used) + " of " +
               number("device_blocks_total") + " KV blocks used; " + number("worker_restarts_total") +
@@ -306,6 +306,9 @@ Command add_ctl(CLI::App& pagoda) {
   drain_replica->add_option("ID", options->replica, "The number of the replica, as `ctl replicas` shows it");
   drain_replica->add_flag("--move-requests", options->moves_requests,
                           "Do not wait: its requests go on at the other replicas with the tokens that they have");
+  auto* start_replica = app->add_subcommand(
+      "start-replica", "Start a replica again that has ended; it takes requests when its model is loaded");
+  start_replica->add_option("ID", options->replica, "The number of the replica, as `ctl replicas` shows it");
   auto* drain = app->add_subcommand("drain", "Refuse new requests; live requests run to their end");
   app->add_subcommand("reset-prefix-cache", "Empty the prefix cache: later prompts are computed anew");
   const auto run = [=] {
@@ -323,11 +326,17 @@ Command add_ctl(CLI::App& pagoda) {
       return run_one(*options, "GET", "/admin/replicas",
                      [](const Json& answer) { print_replicas(answer.value("replicas", Json::array())); });
     }
+    if ((*drain_replica || *start_replica) && !is_number(options->replica)) {
+      const std::string command = *drain_replica ? "drain-replica" : "start-replica";
+      return exit_with(
+          Error{ErrorCode::bad_config, "ctl " + command + " needs the ID of a replica, which is a number", "ID"});
+    }
+    if (*start_replica) {
+      return run_one(*options, "POST", "/admin/replicas/" + options->replica + "/start", [&](const Json&) {
+        std::printf("replica %s is starting; `ctl replicas` shows when it is up\n", options->replica.c_str());
+      });
+    }
     if (*drain_replica) {
-      if (!is_number(options->replica)) {
-        return exit_with(
-            Error{ErrorCode::bad_config, "ctl drain-replica needs the ID of a replica, which is a number", "ID"});
-      }
       const std::string query = options->moves_requests ? "?move_requests=true" : "";
       return run_one(*options, "POST", "/admin/replicas/" + options->replica + "/drain" + query, [&](const Json&) {
         std::printf(options->moves_requests ? "replica %s ends; its requests go on at the other replicas\n"

@@ -14,7 +14,7 @@ namespace pagoda {
 /// Facts about one replica of an engine.
 struct ReplicaStats {
   ReplicaId replica = 0;
-  std::string state = "up";  ///< "up", "draining" or "down"
+  std::string state = "up";  ///< "up", "draining", "down" or "starting" (again)
   /// "ok", or the reason why the replica runs no steps until workers are replaced, or why it is down.
   std::string health = "ok";
   std::int64_t requests_waiting = 0;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -147,7 +148,7 @@ void reset_with_workers(actors::DeviceFactory& factory, const std::shared_ptr<ke
   };
 }
 
-/// Makes the devices of the replicas, in this process or in processes of their own.
+/// Makes the devices of the replicas, in this process or in processes of their own. One thread at a time.
 class DeviceMaker {
  public:
   /// The devices of a replica, by rank.
@@ -155,7 +156,13 @@ class DeviceMaker {
 
   /// `plan`: of rank 0; the memory is not planned yet.
   DeviceMaker(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup, trace::SharedTracer trace)
-      : config_(config), plan_(plan), setup_(setup), trace_(std::move(trace)) {
+      : config_(config),
+        plan_(plan),
+        setup_{.device = setup.device,
+               .progress = setup.progress,
+               .kept_weights = setup.kept_weights,
+               .worker_command = setup.worker_command},
+        trace_(std::move(trace)) {
     of_rank_.resize(static_cast<std::size_t>(config.num_ranks()));
   }
 
@@ -174,21 +181,23 @@ class DeviceMaker {
     }
     std::vector<Ranks> all;
     for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {
-      std::shared_ptr<kernels::RankMemory> exchange;
-      if (config_.num_ranks() > 1) {
-        auto made = kernels::RankMemory::create(rank_memory_shape(plan_));
-        if (!made) return fail(std::move(made.error()));
-        exchange = std::move(*made);
-      }
-      Ranks ranks;
-      for (RankId rank = 0; rank < config_.num_ranks(); ++rank) {
-        auto device = make(config_.of_replica(id).of_rank(rank), exchange);
-        if (!device) return fail(std::move(device.error()));
-        ranks.push_back(std::move(*device));
-      }
-      all.push_back(std::move(ranks));
+      auto ranks = make_replica(config_.of_replica(id), {});
+      if (!ranks) return fail(std::move(ranks.error()));
+      Blocks& blocks = blocks_.emplace_back();
+      for (const LoadedDevice& device : *ranks) blocks.emplace_back(device.num_device_blocks, device.num_host_blocks);
+      all.push_back(std::move(*ranks));
     }
+    setup_.progress = nullptr;  // nobody waits for a later start
     return all;
+  }
+
+  /// Makes the devices of a replica that has ended, with as many blocks as it had.
+  Result<std::vector<actors::DeviceFactory>> make_again(ReplicaId id) {
+    auto ranks = make_replica(config_.of_replica(id), blocks_.at(static_cast<std::size_t>(id)));
+    if (!ranks) return fail(std::move(ranks.error()));
+    std::vector<actors::DeviceFactory> factories;
+    for (LoadedDevice& device : *ranks) factories.push_back(std::move(device.factory));
+    return factories;
   }
 
   /// Returns the plan of the first rank of the first replica.
@@ -201,6 +210,30 @@ class DeviceMaker {
     std::shared_ptr<device_link::SharedWeights> process_copies;
     std::shared_ptr<weights::CopyStore::ModelCopies> own_copies;
   };
+
+  /// Numbers of device and host blocks, by rank.
+  using Blocks = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+  /// `blocks`: the numbers that the devices must have; empty: those that fit.
+  Result<Ranks> make_replica(const EngineConfig& of_replica, const Blocks& blocks) {
+    std::shared_ptr<kernels::RankMemory> exchange;
+    if (config_.num_ranks() > 1) {
+      auto made = kernels::RankMemory::create(rank_memory_shape(plan_));
+      if (!made) return fail(std::move(made.error()));
+      exchange = std::move(*made);
+    }
+    Ranks ranks;
+    for (RankId rank = 0; rank < config_.num_ranks(); ++rank) {
+      EngineConfig config = of_replica.of_rank(rank);
+      if (!blocks.empty()) {
+        std::tie(config.num_device_blocks, config.num_host_blocks) = blocks.at(static_cast<std::size_t>(rank));
+      }
+      auto device = make(config, exchange);
+      if (!device) return fail(std::move(device.error()));
+      ranks.push_back(std::move(*device));
+    }
+    return ranks;
+  }
 
   Result<LoadedDevice> make(const EngineConfig& config, const std::shared_ptr<kernels::RankMemory>& exchange) {
     OfRank& its = of_rank_.at(static_cast<std::size_t>(config.rank));
@@ -257,12 +290,14 @@ class DeviceMaker {
   Result<LoadedDevice> make_process(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
                                     const std::shared_ptr<kernels::RankMemory>& exchange) {
     auto& shared = of_rank_.at(static_cast<std::size_t>(config.rank)).process_copies;
-    if (shared == nullptr || !share_copies_of_weights(config)) {
-      auto copies = shared_weights(config, plan);
-      if (!copies) return fail(std::move(copies.error()));
-      shared = std::move(*copies);
+    auto copies = shared;
+    if (copies == nullptr) {
+      auto made = shared_weights(config, plan);
+      if (!made) return fail(std::move(made.error()));
+      copies = std::move(*made);
+      if (share_copies_of_weights(config)) shared = copies;
     }
-    return worker_process_device(config, plan, setup, trace_, {shared, exchange});
+    return worker_process_device(config, plan, setup, trace_, {copies, exchange});
   }
 
   /// Returns the copies of weights that workers of this process share; null if each device makes its own.
@@ -273,11 +308,12 @@ class DeviceMaker {
     return its.own_copies;
   }
 
-  const EngineConfig& config_;
-  const EnginePlan& plan_;
-  const EngineSetup& setup_;
+  const EngineConfig config_;
+  const EnginePlan plan_;
+  EngineSetup setup_;  ///< without what devices do not need
   trace::SharedTracer trace_;
   std::vector<OfRank> of_rank_;
+  std::vector<Blocks> blocks_;  ///< of each replica at its first start
 };
 
 /// Describes the devices of all replicas.
@@ -339,10 +375,10 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   if (!lock) return fail(std::move(lock.error()));
   auto trace = open_trace(config);
   if (!trace) return fail(trace.error());
-  DeviceMaker maker(config, *plan, setup, *trace);
-  auto devices = maker.make_all();
+  const auto maker = std::make_shared<DeviceMaker>(config, *plan, setup, *trace);
+  auto devices = maker->make_all();
   if (!devices) return fail(std::move(devices.error()));
-  EnginePlan smallest = maker.plan();  // every request must fit every replica
+  EnginePlan smallest = maker->plan();  // every request must fit every replica
   const auto blocks_of = [](const DeviceMaker::Ranks& ranks) {
     return std::ranges::min(ranks, {}, &LoadedDevice::num_device_blocks).num_device_blocks;
   };
@@ -361,7 +397,7 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
   parts.info.num_device_blocks = parts.info.num_host_blocks = 0;
   parts.instruments = {.trace = std::move(*trace), .journal = *journal, .kv_events = setup.kv_events};
   for (DeviceMaker::Ranks& ranks : *devices) {
-    EnginePlan its = maker.plan();
+    EnginePlan its = maker->plan();
     its.num_device_blocks = blocks_of(ranks);
     its.num_host_blocks = std::ranges::min(ranks, {}, &LoadedDevice::num_host_blocks).num_host_blocks;
     parts.info.num_device_blocks += its.num_device_blocks;
@@ -371,6 +407,9 @@ Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSe
                                  .ranks = {}};
     for (LoadedDevice& device : ranks) replica.ranks.push_back(std::move(device.factory));
     parts.replicas.push_back(std::move(replica));
+  }
+  if (config.data_parallel_size > 1) {  // the only replica of an engine ends with it
+    parts.make_ranks = [maker](ReplicaId id) { return maker->make_again(id); };
   }
   if (config.has_adapters()) {
     parts.adapters = actors::AdapterStoreParts{.max_loaded = static_cast<std::size_t>(config.num_loaded_adapters()),

@@ -130,6 +130,14 @@ std::vector<AdapterRef> AdapterStoreCore::known() const {
   return all;
 }
 
+std::vector<AdapterRef> AdapterStoreCore::loads() const {
+  std::vector<AdapterRef> all;
+  for (const auto& [id, name] : by_id_) {
+    if (!broken_.contains(id)) all.push_back(entries_.at(name).adapter);
+  }
+  return all;
+}
+
 std::map<std::string, std::int64_t> AdapterStoreCore::holders() const {
   std::map<std::string, std::int64_t> counts;
   for (const auto& [name, entry] : entries_) {

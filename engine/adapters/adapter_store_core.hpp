@@ -69,6 +69,8 @@ class AdapterStoreCore {
   /// Returns whether the adapter that requests may name is loaded.
   bool is_loaded(std::string_view name) const;
   std::size_t num_loaded() const { return by_id_.size(); }
+  /// Returns the adapters that are loaded or being loaded and that requests may get.
+  std::vector<AdapterRef> loads() const;
   /// Returns the number of requests that hold an adapter, by its name; adapters without requests are left out.
   std::map<std::string, std::int64_t> holders() const;
 

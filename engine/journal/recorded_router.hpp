@@ -31,9 +31,10 @@ enum class RouterInput : std::uint8_t {
   hand_over,
   adapter_acquired,
   resume_replica,
+  start_replica,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::resume_replica;
+  return RouterInput::start_replica;
 }
 
 /// A RouterCore that is recorded if there is a journal that may hold prompts.
@@ -113,6 +114,11 @@ class RecordedRouter {
   void replica_down(ReplicaId replica) {
     recorder_.input(RouterInput::replica_down, replica);
     core_.replica_down(replica);
+  }
+  /// core().check_start(replica) must be true.
+  void start_replica(ReplicaId replica) {
+    recorder_.input(RouterInput::start_replica, replica);
+    core_.start_replica(replica);
   }
   Effects hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {}) {
     recorder_.input(RouterInput::hand_over, requests, running);

@@ -120,11 +120,9 @@ void Replay::compare_effect(const CoreId& core, Decoder& in) {
   ++report_.num_effects;
 }
 
-/// A new order of a worker or cache engine that replaces another is empty, so it is not compared.
 template <class Order>
 bool Replay::load_order(const CoreId& core, bool went_on, Order& order, Decoder& in) {
-  const bool is_new = std::ranges::equal(encode(Order{}), in.rest());
-  if (went_on && !is_new) compare_state(core, order, in);
+  if (went_on) compare_unless_new(core, order, {}, in);
   order = {};
   return read(in, order);
 }
@@ -132,8 +130,9 @@ bool Replay::load_order(const CoreId& core, bool went_on, Order& order, Decoder&
 bool Replay::load_scheduler(const CoreId& core, bool went_on, Decoder& in) {
   OfReplica& its = replicas_[core.replica];
   if (!in.get(its.scheduler_config) || !is_valid(its.scheduler_config)) return false;
-  if (went_on) compare_state(core, *its.scheduler, in);
-  its.scheduler = std::make_unique<scheduling::SchedulerCore>(its.scheduler_config);
+  auto fresh = std::make_unique<scheduling::SchedulerCore>(its.scheduler_config);
+  if (went_on) compare_unless_new(core, *its.scheduler, *fresh, in);
+  its.scheduler = std::move(fresh);
   if (!its.scheduler->load(in) || in.num_left() > 0) return false;
   if (watcher_.grammar) its.scheduler->compile_grammars(watcher_.grammar);
   if (watcher_.masks) {
@@ -150,8 +149,9 @@ bool Replay::load_block_manager(const CoreId& core, bool went_on, Decoder& in) {
   if (!in.get(its.block_config) || !in.get(offered) || !is_valid(its.block_config, in.num_left())) return false;
   its.offered.clear();
   for (const OfferedCandidate& candidate : offered) its.offered.emplace(candidate.sequence, candidate.tokens);
-  if (went_on) compare_state(core, *its.block_manager, in);
-  its.block_manager = std::make_unique<memory::BlockSpaceManager>(its.block_config);
+  auto fresh = std::make_unique<memory::BlockSpaceManager>(its.block_config);
+  if (went_on) compare_unless_new(core, *its.block_manager, *fresh, in);
+  its.block_manager = std::move(fresh);
   return its.block_manager->load(in) && in.num_left() == 0;
 }
 

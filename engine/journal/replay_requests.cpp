@@ -166,6 +166,12 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
       router_->replica_down(replica);
       return true;
     }
+    case RouterInput::start_replica: {
+      ReplicaId replica = 0;
+      if (!read(in, replica) || !router_->check_start(replica)) return false;
+      router_->start_replica(replica);
+      return true;
+    }
     case RouterInput::hand_over: {
       std::vector<SharedSpec> requests;
       std::vector<RequestId> running;

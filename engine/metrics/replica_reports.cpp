@@ -1,16 +1,33 @@
 #include "engine/metrics/replica_reports.hpp"
 
+#include <array>
 #include <utility>
 
 #include "engine/metrics/sums.hpp"
 
 namespace pagoda::metrics {
 
+ReplicaReports::ReplicaReports(std::size_t num_replicas) : replicas_(num_replicas) {
+  earlier_.stats = counts_of_ended({});
+}
+
+void ReplicaReports::ended(ReplicaId replica, std::string why) {
+  of(replica).ended_because = std::move(why);
+  of(replica).is_starting = false;
+}
+
+void ReplicaReports::started(ReplicaId replica) {
+  const SchedulerMetrics& last = of(replica).last;
+  earlier_.stats = sum_of(std::array{earlier_.stats, counts_of_ended(last.stats)});
+  add(earlier_.steps, last.steps);
+  of(replica) = {};
+}
+
 ReplicaStats ReplicaReports::facts_of(ReplicaId id, const One& replica) {
   const EngineStats& stats = replica.last.stats;
   ReplicaStats facts{.replica = id, .health = stats.health, .worker_restarts_total = stats.worker_restarts_total};
   if (!replica.ended_because.empty()) {
-    facts.state = "down";
+    facts.state = replica.is_starting ? "starting" : "down";
     facts.health = replica.ended_because;
     return facts;
   }
@@ -26,7 +43,7 @@ ReplicaStats ReplicaReports::facts_of(ReplicaId id, const One& replica) {
 }
 
 EngineStats ReplicaReports::stats() const {
-  std::vector<EngineStats> all;
+  std::vector<EngineStats> all{earlier_.stats};
   bool is_any_healthy = false;
   for (const One& replica : replicas_) {
     const bool has_ended = !replica.ended_because.empty();
@@ -42,7 +59,7 @@ EngineStats ReplicaReports::stats() const {
 }
 
 StepMetrics ReplicaReports::steps() const {
-  StepMetrics sum;
+  StepMetrics sum = earlier_.steps;
   for (const One& replica : replicas_) add(sum, replica.last.steps);
   return sum;
 }

@@ -82,7 +82,7 @@ ReplicaId PlacementCore::place_again(const RequestSpec& spec) {
 }
 
 void PlacementCore::drain(ReplicaId replica) {
-  PAGODA_ASSERT(state_of(replica) != ReplicaState::down, "a replica that is down does not come back");
+  PAGODA_ASSERT(state_of(replica) != ReplicaState::down, "a replica that is down does not drain");
   states_[static_cast<std::size_t>(replica)] = ReplicaState::draining;
 }
 
@@ -94,6 +94,12 @@ void PlacementCore::resume(ReplicaId replica) {
 void PlacementCore::take_down(ReplicaId replica) {
   states_[static_cast<std::size_t>(replica)] = ReplicaState::down;
   for (Piece& piece : pieces_) piece.replicas[static_cast<std::size_t>(replica)] = false;
+}
+
+void PlacementCore::start(ReplicaId replica) {
+  PAGODA_ASSERT(state_of(replica) == ReplicaState::down && num_placed_on(replica) == 0,
+                "a replica that starts was down, and its requests have moved");
+  states_[static_cast<std::size_t>(replica)] = ReplicaState::up;
 }
 
 std::ptrdiff_t PlacementCore::num_placed_on(ReplicaId replica) const {

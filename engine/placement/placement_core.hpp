@@ -25,7 +25,7 @@ struct PlacementConfig {
   std::array<std::uint64_t, 2> hash_key = {0x7061676f6461U, 0x706c616365U};
 };
 
-/// State of a replica. draining: gets a request only if no replica is up. down: has ended and does not come back. (A
+/// State of a replica. draining: gets a request only if no replica is up. down: has ended; it may be started again. (A
 /// replica whose devices are being replaced is up: its requests wait for the new devices.)
 enum class ReplicaState : std::uint8_t { up, draining, down };
 constexpr ReplicaState last_value(ReplicaState) {
@@ -59,6 +59,8 @@ class PlacementCore {
   void resume(ReplicaId replica);
   /// Call when a replica has ended. Forgets what its prefix cache held. Requests on it are to be placed again.
   void take_down(ReplicaId replica);
+  /// Call when a replica that was down takes requests, with an empty prefix cache. No request may be placed on it.
+  void start(ReplicaId replica);
   /// Returns the number of requests on the replica.
   std::ptrdiff_t num_placed_on(ReplicaId replica) const;
 

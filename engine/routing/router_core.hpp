@@ -140,6 +140,11 @@ class RouterCore {
   void resume_replica(ReplicaId replica);
   /// Call when a replica has ended, or is about to. It gets no more requests; hand_over() follows if it has requests.
   void replica_down(ReplicaId replica);
+  /// Returns why start_replica would refuse the replica. Errors: invalid_request (there is no such replica, it is not
+  /// down, or its requests have not moved yet), or the failure of the engine.
+  Status check_start(ReplicaId replica) const;
+  /// A replica that was down takes requests again. check_start(replica) must be true.
+  void start_replica(ReplicaId replica);
   /// Takes the unfinished requests of replicas that are down, each with its progress, and places them again. Requests
   /// that have ended meanwhile are ignored; without a replica to go on, all are. `running`: those that its devices were
   /// computing. A request that was among them at two replicas fails (device_failed): it may be the reason why they went
@@ -229,6 +234,7 @@ class RouterCore {
   using Requests = std::map<RequestId, Request>;  // sorted, so that effects on several requests come in this order
   using TagMap = std::map<std::uint64_t, RequestId>;
 
+  Status check_is_replica(ReplicaId replica) const;
   /// Returns whether the queue holds the maximum of requests, sequences or tokens, so that no more are accepted.
   bool is_full() const;
   /// Returns the error for a request while the queue is full, with an estimate of the time that the queue needs.

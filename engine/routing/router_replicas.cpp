@@ -1,4 +1,4 @@
-// Replicas that drain or are down.
+// Replicas that drain, are down, or come back.
 
 #include <algorithm>
 #include <string>
@@ -13,20 +13,31 @@ Error two_replicas_lost() {
   return {ErrorCode::device_failed, "two replicas went down while they computed this request; it may be the reason"};
 }
 
+tl::unexpected<Error> invalid_replica(std::string why) {
+  return fail(Error{ErrorCode::invalid_request, std::move(why), "replica"});
+}
+
+std::string name_of(ReplicaId replica) {
+  return "replica " + std::to_string(replica);
+}
+
 }  // namespace
+
+Status RouterCore::check_is_replica(ReplicaId replica) const {
+  if (failure_) return fail(*failure_);
+  if (placement_.is_replica(replica)) return {};
+  return invalid_replica("there is no " + name_of(replica) + "; the engine has " +
+                         std::to_string(placement_.num_replicas()));
+}
 
 Status RouterCore::check_drain(ReplicaId replica) const {
   using placement::ReplicaState;
-  const auto refuse = [](const std::string& why) { return fail(Error{ErrorCode::invalid_request, why, "replica"}); };
-  if (failure_) return fail(*failure_);
-  const std::string name = "replica " + std::to_string(replica);
-  if (!placement_.is_replica(replica)) {
-    return refuse("there is no " + name + "; the engine has " + std::to_string(placement_.num_replicas()));
-  }
-  if (placement_.state_of(replica) == ReplicaState::down) return refuse(name + " is down");
+  if (Status known = check_is_replica(replica); !known) return known;
+  const std::string name = name_of(replica);
+  if (placement_.state_of(replica) == ReplicaState::down) return invalid_replica(name + " is down");
   const bool is_up = placement_.state_of(replica) == ReplicaState::up;
   if (is_up && placement_.count(ReplicaState::up) == 1) {
-    return refuse(name + " is the only one that takes requests; drain the engine to end it");
+    return invalid_replica(name + " is the only one that takes requests; drain the engine to end it");
   }
   return {};
 }
@@ -50,6 +61,26 @@ void RouterCore::resume_replica(ReplicaId replica) {
 
 void RouterCore::replica_down(ReplicaId replica) {
   placement_.take_down(replica);
+  count_rows();
+}
+
+Status RouterCore::check_start(ReplicaId replica) const {
+  using placement::ReplicaState;
+  if (Status known = check_is_replica(replica); !known) return known;
+  switch (placement_.state_of(replica)) {
+    case ReplicaState::up:
+      return invalid_replica(name_of(replica) + " is up");
+    case ReplicaState::draining:
+      return invalid_replica(name_of(replica) + " drains; it can be started when it has ended");
+    case ReplicaState::down:
+      break;
+  }
+  if (placement_.num_placed_on(replica) > 0) return invalid_replica(name_of(replica) + " is ending; its requests move");
+  return {};
+}
+
+void RouterCore::start_replica(ReplicaId replica) {
+  placement_.start(replica);
   count_rows();
 }
 

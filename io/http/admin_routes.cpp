@@ -118,27 +118,49 @@ void list_replicas(const ApiContext& context, std::shared_ptr<Exchange> exchange
   });
 }
 
+/// Returns the replica that the path names. Without one, answers with an error.
+std::optional<ReplicaId> replica_of(Exchange& exchange, const Request& request) {
+  const auto id = id_of<ReplicaId>(find_value(request.params, "id"));
+  if (!id) {
+    exchange.respond_error(
+        invalid_request("id must be the number of a replica; GET /admin/replicas lists them", "replica"));
+  }
+  return id;
+}
+
+/// Passes a change of a replica on to its model. The answer has the status, which GET /admin/replicas then shows.
+template <class Change>
+void change_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request,
+                    const Change& change, const char* status) {
+  const auto model = model_of_query(context, request);
+  if (!model) return exchange->respond_error(model.error());
+  query_model(context, **model, std::move(exchange), change,
+              [id = change.replica, status, name = std::string(name_of(request))](Exchange& answering, auto&) {
+                spdlog::info("{}: replica {} is {}", name, id, status);
+                answer_object(answering,
+                              [&](wire::JsonWriter& json) { json.field("replica", id).field("status", status); });
+              });
+}
+
+/// Answers when the start has begun; the replica takes requests when it has loaded its model.
+void start_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  if (has_fields(*exchange, request)) return;
+  const auto id = replica_of(*exchange, request);
+  if (!id) return;
+  change_replica(context, std::move(exchange), request, actors::StartReplica{*id, /*waits=*/false}, "starting");
+}
+
 /// Answers when the replica takes no new requests. It ends when its requests have ended, or have moved.
 void drain_replica(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
   if (has_fields(*exchange, request)) return;
-  const auto id = id_of<ReplicaId>(find_value(request.params, "id"));
-  if (!id) {
-    return exchange->respond_error(
-        invalid_request("id must be the number of a replica; GET /admin/replicas lists them", "replica"));
-  }
+  const auto id = replica_of(*exchange, request);
+  if (!id) return;
   const std::string_view moves = find_value(request.query, "move_requests");
   if (!moves.empty() && moves != "true" && moves != "false") {
     return exchange->respond_error(invalid_request("move_requests must be true or false", "move_requests"));
   }
-  const auto model = model_of_query(context, request);
-  if (!model) return exchange->respond_error(model.error());
-  query_model(context, **model, std::move(exchange),
-              actors::DrainReplica{*id, /*waits=*/false, /*moves_requests=*/moves == "true"},
-              [id = *id, name = std::string(name_of(request))](Exchange& answering, serving::Answer&) {
-                spdlog::info("{} drains replica {}", name, id);
-                answer_object(answering,
-                              [&](wire::JsonWriter& json) { json.field("replica", id).field("status", "draining"); });
-              });
+  change_replica(context, std::move(exchange), request,
+                 actors::DrainReplica{*id, /*waits=*/false, /*moves_requests=*/moves == "true"}, "draining");
 }
 
 void reset_prefix_cache(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
@@ -176,6 +198,8 @@ void add_admin_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request&) { list_replicas(context, exchange); });
   routes.add(Verb::post, "/admin/replicas/{id}/drain", Access::admin,
              [&context](const auto& exchange, const Request& request) { drain_replica(context, exchange, request); });
+  routes.add(Verb::post, "/admin/replicas/{id}/start", Access::admin,
+             [&context](const auto& exchange, const Request& request) { start_replica(context, exchange, request); });
   routes.add(Verb::post, "/admin/drain", Access::admin,
              [&context](const auto& exchange, const Request& request) { drain(context, exchange, request); });
   for (const char* path : {"/admin/reset_prefix_cache", "/flush_cache"}) {

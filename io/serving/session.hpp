@@ -20,9 +20,10 @@
 namespace pagoda::serving {
 
 /// Requests to the engine that do not generate. A change of adapters is settled even if the session ends meanwhile.
-using Query = std::variant<SharedAdapterChange, actors::TokenizeRequest, actors::DetokenizeRequest,
-                           actors::GetModelInfo, actors::GetStats, actors::GetMetrics, actors::GetView,
-                           actors::ListRequests, actors::AbortRequest, actors::ResetPrefixCache, actors::DrainReplica>;
+using Query =
+    std::variant<SharedAdapterChange, actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo,
+                 actors::GetStats, actors::GetMetrics, actors::GetView, actors::ListRequests, actors::AbortRequest,
+                 actors::ResetPrefixCache, actors::DrainReplica, actors::StartReplica>;
 /// The engine has made a change of adapters.
 struct AdapterChanged {
   SharedAdapterChange change;
@@ -31,9 +32,9 @@ using SharedMetrics = std::shared_ptr<const metrics::EngineMetrics>;
 using SharedView = std::shared_ptr<const view::EngineView>;
 /// Answer to a query: of the type that belongs to the query, or an error if the engine refuses or does not
 /// answer.
-using Answer =
-    std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView, actors::RequestList,
-                 actors::CancelReply, actors::PrefixCacheReset, actors::ReplicaDrained, AdapterChanged, Error>;
+using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView,
+                            actors::RequestList, actors::CancelReply, actors::PrefixCacheReset, actors::ReplicaDrained,
+                            actors::ReplicaStarted, AdapterChanged, Error>;
 
 // Events. `tag` is the number that the user of the session gave to the request or query.
 

@@ -19,8 +19,8 @@ using testing::HasSubstr;
 
 class Adapters : public EngineOfFakes {
  protected:
-  explicit Adapters(std::int32_t num_replicas = 1)
-      : EngineOfFakes({.devices = Devices::here, .num_replicas = num_replicas, .num_ranks = 1, .max_adapters = 2}) {}
+  explicit Adapters(std::int32_t num_replicas = 1, Devices devices = Devices::here)
+      : EngineOfFakes({.devices = devices, .num_replicas = num_replicas, .num_ranks = 1, .max_adapters = 2}) {}
   ~Adapters() override { unblock(); }
 
   static std::string path_of(const std::string& name) { return "/adapters/" + name; }
@@ -336,6 +336,56 @@ TEST_F(AdaptersOfTwoReplicas, EachReplicaLoadsAndOneIsEnough) {
   ASSERT_TRUE(submit(7, 20, "c"));
   ASSERT_TRUE(received_->wait_for(7));
   expect_right(7, 20);
+}
+
+TEST_F(AdaptersOfTwoReplicas, OneThatStartsAgainLoadsThemBeforeItTakesRequests) {
+  add_all({"a", "b"});
+  ASSERT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status);
+  block("b");
+  auto started =
+      std::async(std::launch::async, [&] { return ask<ReplicaStarted>(shared_.router, StartReplica{0}).status; });
+  wait_for_reads("b", 3);
+  EXPECT_EQ(ask<EngineStats>(shared_.router, GetStats{}).replicas.at(0).state, "starting");
+  ASSERT_TRUE(submit(1, 20, "b")) << "the other replica serves it";
+  ASSERT_TRUE(received_->wait_for(1));
+  unblock();
+  EXPECT_TRUE(started.get());
+  EXPECT_EQ(num_reads("a"), 3);
+  ASSERT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{1}).status);
+  for (std::uint64_t tag = 2; tag <= 5; ++tag) ASSERT_TRUE(submit(tag, 20, tag % 2 == 0 ? "a" : "b"));
+  ASSERT_TRUE(received_->wait_for(5));
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) expect_right(tag, 20);
+  EXPECT_EQ(num_reads("a"), 3) << "no row had to wait for it";
+}
+
+class AdaptersOfTwoProcesses : public Adapters {
+ protected:
+  AdaptersOfTwoProcesses() : Adapters(2, Devices::processes) {}
+};
+
+TEST_F(AdaptersOfTwoProcesses, OneThatFailsWhileItStartsIsDownAndMayStartOnceMore) {
+  add_all({"a"});
+  ASSERT_TRUE(submit(1, 20, "a"));
+  ASSERT_TRUE(received_->wait_for(1));
+  ASSERT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status);
+  block("a");
+  auto started =
+      std::async(std::launch::async, [&] { return ask<ReplicaStarted>(shared_.router, StartReplica{0}).status; });
+  wait_for_reads("a", 3);
+  no_more_workers_.at(0) = true;
+  const auto replica = ask<EngineStats>(shared_.router, GetStats{}).replicas.at(0);
+  EXPECT_EQ(replica.state, "starting");
+  send_anonymously(caf::actor_cast<DeviceKeeperActor>(last_process_.at(0)),
+                   DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, true, ProcessEnd::died});
+  unblock();
+  EXPECT_FALSE(started.get());
+  no_more_workers_.at(0) = false;
+  EXPECT_TRUE(
+      comes_true([&] { return static_cast<bool>(ask<ReplicaStarted>(shared_.router, StartReplica{0}).status); }));
+  EXPECT_EQ(ask<EngineStats>(shared_.router, GetStats{}).requests_finished_total, 1);
+  ASSERT_TRUE(submit(2, 20, "a"));
+  ASSERT_TRUE(received_->wait_for(2));
+  expect_right(2, 20);
 }
 
 TEST_F(EngineOfFakes, WithoutAdaptersRefusesThemAndListsNone) {

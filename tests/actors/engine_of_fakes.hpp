@@ -175,9 +175,12 @@ class EngineOfFakes : public ::testing::Test {
       its.scheduler.preemption = PreemptionPolicy::swap;
       its.blocks = {
           .layout = KvLayout::uniform(kBlockSize), .num_device_blocks = kDeviceBlocks, .num_host_blocks = kHostBlocks};
-      for (RankId rank = 0; rank < shape.num_ranks; ++rank)
-        its.ranks.push_back(make_rank({replica, rank}, shape.devices));
+      its.ranks = make_ranks(replica, shape);
     }
+    parts.make_ranks = [this, shape](ReplicaId replica) -> Result<std::vector<DeviceFactory>> {
+      if (no_more_workers_.at(static_cast<std::size_t>(replica))) return fail(ErrorCode::out_of_memory, "no memory");
+      return make_ranks(replica, shape);
+    };
     running_ = spawn_actors(*system_, std::move(parts)).value();
     shared_ = running_.actors;
     replica_ = running_.replicas.at(0).actors;
@@ -222,6 +225,11 @@ class EngineOfFakes : public ::testing::Test {
     std::vector<std::future<void>> inside;  ///< ends of the process's actors
   };
 
+  std::vector<DeviceFactory> make_ranks(ReplicaId replica, const Shape& shape) {
+    std::vector<DeviceFactory> ranks;
+    for (RankId rank = 0; rank < shape.num_ranks; ++rank) ranks.push_back(make_rank({replica, rank}, shape.devices));
+    return ranks;
+  }
   DeviceFactory make_rank(Place place, Devices devices) {
     const auto rank = std::make_shared<FakeRank>();
     ranks_.push_back(rank);
@@ -273,12 +281,16 @@ class EngineOfFakes : public ::testing::Test {
       std::memset(rank.memory->device_base(), 0xee, bytes);
       ++times_lost_;
     }
+    auto worker_parts = make_worker(rank);
+    if (!worker_parts) return fail(std::move(worker_parts.error()));
     const Instruments instruments{.trace = instruments_.trace, .journal = instruments_.journal, .place = rank.place};
     const CacheEngineActor cache_engine = spawn_cache_engine(*system_, make_cache_engine(rank).value(), instruments);
-    const WorkerActor worker = spawn_worker(*system_, make_worker(rank).value(), cache_engine, instruments);
+    const WorkerActor worker = spawn_worker(*system_, std::move(*worker_parts), cache_engine, instruments);
     rank.inside.push_back(end_of(cache_engine));
     rank.inside.push_back(end_of(worker));
-    return DeviceProcess{system_->spawn(fake_process, worker, cache_engine), ++last_pid_, 0, memory_lost};
+    const auto process = system_->spawn(fake_process, worker, cache_engine);
+    last_process_.at(static_cast<std::size_t>(rank.place.replica)) = caf::actor_cast<caf::actor_addr>(process);
+    return DeviceProcess{process, ++last_pid_, 0, memory_lost};
   }
 
   template <class Answer, class Handle, class Message>
@@ -355,7 +367,8 @@ class EngineOfFakes : public ::testing::Test {
   std::shared_ptr<FakeAdapterFiles> adapter_files_ = std::make_shared<FakeAdapterFiles>();
   std::shared_ptr<test::FakeRunners> runners_ = std::make_shared<test::FakeRunners>();
   std::array<std::atomic<bool>, 4> no_more_workers_{};  ///< by replica
-  std::vector<std::weak_ptr<FakeRank>> ranks_;          ///< by replica and rank
+  std::array<caf::actor_addr, 4> last_process_;         ///< by replica
+  std::vector<std::weak_ptr<FakeRank>> ranks_;          ///< by replica and rank; then those that were made again
   std::shared_ptr<ReceivedEnds> received_ = std::make_shared<ReceivedEnds>();
   // Declared after the fields that the actors use, because its destructor waits for the actors.
   std::unique_ptr<caf::actor_system> system_;

@@ -65,6 +65,8 @@ class SeveralReplicas : public SeveralDevices {
     caf::anon_send_exit(replica(id).devices.workers.at(0), caf::exit_reason::kill);
   }
   bool is_down(std::size_t id) { return stats().replicas.at(id).state == "down"; }
+  Status drain(ReplicaId id) { return ask<ReplicaDrained>(shared_.router, DrainReplica{id, true, true}).status; }
+  Status start(ReplicaId id) { return ask<ReplicaStarted>(shared_.router, StartReplica{id}).status; }
   /// Drains a replica on another thread, and waits until it takes no new requests. The answer comes when it has ended.
   std::future<Status> begin_drain(ReplicaId id) {
     auto answer = std::async(std::launch::async,
@@ -286,6 +288,97 @@ TEST_F(TwoReplicas, ADrainThatMovesRequestsDoesNotWaitForThem) {
   EXPECT_EQ(stats().requests_failed_total, 0);
   submit_all(7, 10, 20);
   expect_all_right(7, 10, 20);
+}
+
+TEST_F(TwoReplicas, OneThatHasEndedStartsAgain) {
+  submit_all(1, 12, 30);
+  expect_all_right(1, 12, 30);
+  ASSERT_TRUE(drain(0));
+  ASSERT_TRUE(is_down(0));
+  EXPECT_TRUE(start(0));
+  EXPECT_EQ(stats().replicas[0].state, "up");
+  EXPECT_EQ(stats().device_blocks_total, 2 * kDeviceBlocks);
+  EXPECT_EQ(stats().requests_finished_total, 12) << "what it counted before it ended";
+  runners_->step_us = 500;
+  submit_all(13, 20, 60);
+  ASSERT_TRUE(all_have_tokens(8));
+  EXPECT_GT(stats().replicas[0].requests_running, 0);
+  expect_all_right(13, 20, 60);
+  EXPECT_EQ(stats().requests_finished_total, 20);
+  EXPECT_EQ(stats().generation_tokens_total, 15 * 30 + 10 * 60) << "requests 1, 5, 9, 13 and 17 have two outputs";
+  EXPECT_TRUE(drain(1)) << "the other one may end now";
+  submit_all(21, 24, 20);
+  expect_all_right(21, 24, 20);
+}
+
+TEST_F(TwoReplicas, OneThatHasFailedStartsAgainWhenItsDeviceIsBack) {
+  runners_->step_us = 500;
+  submit_all(1, 8, 100);
+  ASSERT_TRUE(all_have_tokens(8));
+  break_replica(0);
+  ASSERT_TRUE(comes_true([&] { return is_down(0); }));
+  expect_all_right(1, 8, 100);
+  Status failed = start(0);
+  for (int i = 0; i < 1000 && !failed && failed.error().param == "replica"; ++i) {  // it is still ending
+    std::this_thread::sleep_for(1ms);
+    failed = start(0);
+  }
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::out_of_memory);
+  EXPECT_TRUE(is_down(0));
+  EXPECT_EQ(stats().replicas[0].health, "it cannot be started again: no memory");
+  no_more_workers_.at(0) = false;
+  EXPECT_TRUE(start(0));
+  EXPECT_EQ(stats().replicas[0].state, "up");
+  EXPECT_EQ(stats().replicas[0].health, "ok");
+  submit_all(9, 16, 40);
+  expect_all_right(9, 16, 40);
+}
+
+TEST_F(TwoReplicas, OnlyOneThatIsDownStarts) {
+  const auto why = [&](ReplicaId id) {
+    const Status started = start(id);
+    EXPECT_FALSE(started);
+    EXPECT_EQ(started.error().param, "replica");
+    return started.error().message;
+  };
+  EXPECT_EQ(why(2), "there is no replica 2; the engine has 2");
+  EXPECT_EQ(why(0), "replica 0 is up");
+  runners_->step_us = 1000;
+  submit_all(1, 6, 60);
+  ASSERT_TRUE(all_have_tokens(6));
+  auto drained = begin_drain(0);
+  EXPECT_EQ(why(0), "replica 0 drains; it can be started when it has ended");
+  EXPECT_TRUE(drained.get());
+  auto other = std::async(std::launch::async, [&] { return start(0); });
+  EXPECT_TRUE(start(0) || other.get()) << "two clients may start it";
+  EXPECT_EQ(stats().replicas[0].state, "up");
+  expect_all_right(1, 6, 60);
+}
+
+TEST_F(TwoReplicas, EndAndStartAtAnyTimeAndNoTokenChanges) {
+  std::mt19937_64 random(11);
+  runners_->step_us = 100;
+  std::uint64_t tag = 0;
+  for (int round = 0; round < 20; ++round) {
+    submit_all(tag + 1, tag + 6, 40);
+    tag += 6;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 5'000));
+    const auto id = static_cast<ReplicaId>(random() % 2);
+    ASSERT_TRUE(drain(id));
+    submit_all(tag + 1, tag + 2, 40);
+    tag += 2;
+    ASSERT_TRUE(start(id));
+  }
+  expect_all_right(1, tag, 40);
+  EXPECT_EQ(stats().requests_finished_total, static_cast<std::int64_t>(tag));
+  EXPECT_EQ(stats().requests_failed_total, 0);
+}
+
+TEST_F(TwoReplicas, AnEngineMayEndWhileOneStarts) {
+  ASSERT_TRUE(drain(0));
+  EXPECT_TRUE(ask<ReplicaStarted>(shared_.router, StartReplica{0, false}).status);
+  // The destructor ends the engine and waits for every actor.
 }
 
 TEST_F(TwoReplicas, ADrainThatWaitsMayStopWaiting) {

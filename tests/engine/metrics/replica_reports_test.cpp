@@ -81,6 +81,32 @@ TEST(ReplicaReports, AReplicaThatEndedReportsItsLastCounts) {
   EXPECT_TRUE(reports.stats().worker_pids.empty());
 }
 
+TEST(ReplicaReports, WhatAReplicaCountedBeforeItsNewStartStays) {
+  ReplicaReports reports(2);
+  SchedulerMetrics metrics{stats_of(2, 5, 70), {}};
+  metrics.steps.tokens.observe(3);
+  reports.reported(0, metrics);
+  reports.reported(1, stats_of(1, 3, 71));
+  reports.ended(0, "the replica was drained");
+  reports.starts(0);
+  EXPECT_EQ(reports.stats().replicas.at(0).state, "starting");
+  reports.ended(0, "it cannot be started again: no memory");
+  EXPECT_EQ(reports.stats().replicas.at(0).state, "down");
+  EXPECT_EQ(reports.stats().requests_finished_total, 8);
+  reports.starts(0);
+  reports.started(0);
+  EXPECT_EQ(reports.stats().replicas.at(0).state, "up");
+  EXPECT_EQ(reports.stats().requests_finished_total, 8);
+  EXPECT_EQ(reports.stats().requests_running, 1);
+  EXPECT_EQ(reports.steps().tokens.count(), 1U);
+  metrics.stats = stats_of(1, 4, 72);
+  reports.reported(0, metrics);
+  EXPECT_EQ(reports.stats().requests_finished_total, 12);
+  EXPECT_EQ(reports.stats().requests_running, 2);
+  EXPECT_EQ(reports.stats().worker_pids, (std::vector<std::int64_t>{72, 71}));
+  EXPECT_EQ(reports.steps().tokens.count(), 2U);
+}
+
 TEST(ReplicaReports, AReplicaWhoseDrainIsTakenBackIsUp) {
   ReplicaReports reports(1);
   reports.drains(0);

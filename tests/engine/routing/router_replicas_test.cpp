@@ -85,6 +85,32 @@ TEST(RouterReplicas, TheLastReplicaThatIsUpIsNotDrained) {
   EXPECT_EQ(why(0), "replica 0 is down");
 }
 
+TEST(RouterReplicas, AReplicaStartsAgainWhenItsRequestsHaveMoved) {
+  RoutedRequests router(2);
+  const auto why = [&](ReplicaId id) {
+    const Status status = router.core.check_start(id);
+    return status ? std::string() : status.error().message;
+  };
+  std::vector<SharedSpec> of_first;
+  for (std::uint64_t tag = 1; tag <= 4; ++tag) {
+    const SharedSpec spec = router.submit(tag);
+    if (router.core.replica_of(spec->id) == 0) of_first.push_back(spec);
+  }
+  ASSERT_FALSE(of_first.empty());
+  EXPECT_EQ(why(2), "there is no replica 2; the engine has 2");
+  EXPECT_EQ(why(0), "replica 0 is up");
+  router.core.drain_replica(0);
+  EXPECT_EQ(why(0), "replica 0 drains; it can be started when it has ended");
+  router.core.replica_down(0);
+  EXPECT_EQ(why(0), "replica 0 is ending; its requests move");
+  router.core.hand_over(of_first);
+  EXPECT_EQ(why(0), "");
+  router.core.start_replica(0);
+  EXPECT_EQ(why(0), "replica 0 is up");
+  EXPECT_EQ(router.core.replica_of(router.submit(5)->id), 0) << "it has no work";
+  EXPECT_TRUE(router.core.check_drain(1));
+}
+
 TEST(RouterReplicas, ASavedRouterGoesOnWithoutTheReplicasThatAreDown) {
   RoutedRequests router(3);
   router.submit(1);

@@ -260,6 +260,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       [self](const RequestClosed& message) { advance(self, message.request); },
       [](const ChildGone&) {},
       [](const DrainReplica&) { return ReplicaDrained{}; },
+      [](const StartReplica&) { return ReplicaStarted{}; },
       [](const ConnectRoot&) {},
       [](const ReplicaDown&) {},
       [](const EngineFailed&) {},
