@@ -139,6 +139,31 @@ class Replicas(LoadCase):
         after = server.stats()
         self.assertEqual((after["requests_failed_total"], after["worker_deaths_total"]), (0, 0))
 
+    def test_each_replica_is_restarted_under_load(self):
+        server = self.start(2)
+        expected = self.expect(self.submit(60))
+        first_pids = server.stats()["worker_pids"]
+        outcomes = []
+        for replica in (0, 1):
+            outcomes += self.submit(60)
+            server.wait_for(lambda s: s["replicas"][replica]["requests_running"] > 0)
+            self.ctl("drain-replica", str(replica), "--move-requests")
+            server.wait_for(lambda s: s["replicas"][replica]["state"] == "down")
+            before = server.stats()
+            said = self.ctl("start-replica", str(replica))
+            self.assertEqual(said, f"replica {replica} is starting; `ctl replicas` shows when it is up\n")
+            server.wait_for(lambda s: s["replicas"][replica]["state"] == "up")
+            self.assertGreaterEqual(server.stats()["steps_total"], before["steps_total"], "no count falls")
+        outcomes += self.submit(60)
+        server.wait_for(lambda s: all(one["requests_running"] > 0 for one in s["replicas"]))
+        self.expect(outcomes, expected * 3)
+        after = server.stats()
+        self.assertEqual((after["requests_failed_total"], after["worker_deaths_total"]), (0, 0))
+        self.assertEqual(after["requests_finished_total"], 240)
+        self.assertFalse(set(after["worker_pids"]) & set(first_pids), "both have new processes")
+        for wrong, why in (("1", "replica 1 is up"), ("2", "there is no replica 2"), ("one", "which is a number")):
+            self.assertIn(why, self.ctl("start-replica", wrong, code=2 if wrong == "one" else 1))
+
     def test_a_prompt_goes_where_its_beginning_was_computed(self):
         server = self.start(3)
         shared = " ".join(PROMPTS) * 6
