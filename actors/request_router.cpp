@@ -149,6 +149,7 @@ void on_end_of_replica(Self self, ReplicaId id, const Status& ended) {
   auto& its = state.replicas.at(static_cast<std::size_t>(id));
   const auto present = state.core->core().placement().state_of(id);
   if (!ended && present == placement::ReplicaState::draining) return resume_replica(self, id, ended);
+  its.has_ended = ended.has_value();
   if (ended && present != placement::ReplicaState::down) {
     state.core->replica_down(id);
     state.reports->ended(id, "the replica was drained");
@@ -179,6 +180,8 @@ void end_drained_replicas(Self self) {
   }
 }
 
+void begin_starts(Self self);
+
 void apply(Self self, routing::RouterCore::Effects effects) {
   auto& state = state_of(self);
   for (const auto job : effects.taken_back) state.tokenizer->withdraw(job);
@@ -197,6 +200,7 @@ void apply(Self self, routing::RouterCore::Effects effects) {
   if (effects.drained) answer_drains(self);
   answer_if_idle(state);
   end_drained_replicas(self);
+  begin_starts(self);
 }
 
 /// Keeps one timer message on its way, for the earliest deadline. Requests that end earlier leave no timer behind.
@@ -286,8 +290,11 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
 void end_down_replica(Self self, ReplicaId id, const std::optional<std::vector<RequestId>>& running) {
   take_last_report(self, id, [self, id, running] {
     hand_over(self, id, running);
-    pagoda::actors::request(
-        self, state_of(self).root, EndReplica{id}, [](const ReplicaDrained&) {}, [](caf::error&) {});
+    const auto on_answer = [self, id](const ReplicaDrained& answer) {
+      state_of(self).replicas.at(static_cast<std::size_t>(id)).has_ended = answer.status.has_value();
+      begin_starts(self);
+    };
+    pagoda::actors::request(self, state_of(self).root, EndReplica{id}, on_answer, [](caf::error&) {});
   });
 }
 
@@ -295,6 +302,7 @@ void end_down_replica(Self self, ReplicaId id, const std::optional<std::vector<R
 void end_start(Self self, ReplicaId id, Status started) {
   auto& state = state_of(self);
   auto& its = state.replicas.at(static_cast<std::size_t>(id));
+  its.is_asked_to_start = false;
   if (!std::exchange(its.is_starting, false)) return;  // it has failed meanwhile
   if (started) started = state.core->core().check_start(id);
   if (started) {
@@ -310,7 +318,9 @@ void end_start(Self self, ReplicaId id, Status started) {
 /// The actors of a replica run. Before it takes requests, it loads the adapters that they may have.
 void connect_scheduler(Self self, ReplicaId id, SchedulerActor scheduler) {
   auto& state = state_of(self);
-  state.replicas.at(static_cast<std::size_t>(id)).scheduler = scheduler;
+  auto& its = state.replicas.at(static_cast<std::size_t>(id));
+  its.scheduler = scheduler;
+  its.has_ended = false;
   if (!state.adapters) return end_start(self, id, {});
   pagoda::actors::request(
       self, state.adapters, ConnectLoader{id, std::move(scheduler)},
@@ -332,16 +342,29 @@ caf::typed_response_promise<ReplicaStarted> start_replica(Self self, const Start
   } else {
     deliver(promise, ReplicaStarted{});
   }
-  if (std::exchange(its.is_starting, true)) return promise.handle();
+  its.is_starting = true;
   state.reports->starts(id);
-  pagoda::actors::request(
-      self, state.root, RestartReplica{id},
-      [self, id](RestartedReplica& answer) {
-        if (!answer.scheduler) return end_start(self, id, tl::unexpected(std::move(answer.scheduler.error())));
-        connect_scheduler(self, id, std::move(*answer.scheduler));
-      },
-      [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
+  begin_starts(self);
   return promise.handle();
+}
+
+/// Starts the replicas that are to start, once they have ended and their requests have moved.
+void begin_starts(Self self) {
+  auto& state = state_of(self);
+  for (std::size_t i = 0; i < state.replicas.size(); ++i) {
+    auto& its = state.replicas[i];
+    const auto id = static_cast<ReplicaId>(i);
+    if (!its.is_starting || its.is_asked_to_start || !its.has_ended) continue;
+    if (state.core->core().placement().num_placed_on(id) > 0) continue;
+    its.is_asked_to_start = true;
+    pagoda::actors::request(
+        self, state.root, RestartReplica{id},
+        [self, id](RestartedReplica& answer) {
+          if (!answer.scheduler) return end_start(self, id, tl::unexpected(std::move(answer.scheduler.error())));
+          connect_scheduler(self, id, std::move(*answer.scheduler));
+        },
+        [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
+  }
 }
 
 /// Takes what it needs of a replica that cannot go on, then lets it end.
@@ -400,6 +423,9 @@ caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, const Drain
 void on_engine_failed(Self self, const EngineFailed& failed) {
   auto& state = state_of(self);
   auto effects = state.core->engine_failed(failed.error);
+  for (std::size_t i = 0; i < state.replicas.size(); ++i) {
+    end_start(self, static_cast<ReplicaId>(i), tl::unexpected(failed.error));
+  }
   send(self, state.outputs, failed);
   apply(self, std::move(effects));
   state.tokenizer->fail_all();

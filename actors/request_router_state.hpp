@@ -38,7 +38,9 @@ struct RequestRouterState {
     bool moves_requests = false;  ///< whether its drain does not wait for its requests
     bool is_ending = false;       ///< whether the root supervisor was asked for its end
     std::vector<Promise<ReplicaDrained>> waiting_for_drain = {};
-    bool is_starting = false;  ///< whether it is being started again
+    bool has_ended = false;          ///< whether the root supervisor has ended it
+    bool is_starting = false;        ///< whether it is to be started again
+    bool is_asked_to_start = false;  ///< whether the root supervisor was asked to start it
     std::vector<Promise<ReplicaStarted>> waiting_for_start = {};
   };
 

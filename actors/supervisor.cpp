@@ -144,9 +144,7 @@ caf::typed_response_promise<RestartedReplica> restart_replica(Self self, Replica
   if (!state.kept->maker) {
     return refuse({ErrorCode::invalid_request, "the replicas of this engine cannot be started again", "replica"});
   }
-  if (!its.has_ended) {
-    return refuse({ErrorCode::invalid_request, "replica " + std::to_string(id) + " is still ending", "replica"});
-  }
+  PAGODA_ASSERT(its.has_ended, "a replica that starts again has ended");
   pagoda::actors::request(
       self, state.kept->maker, MakeReplica{id, its.running},
       [self, id, promise](MadeReplica& answer) mutable {

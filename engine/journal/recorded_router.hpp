@@ -115,7 +115,7 @@ class RecordedRouter {
     recorder_.input(RouterInput::replica_down, replica);
     core_.replica_down(replica);
   }
-  /// core().check_start(replica) must be true.
+  /// core().check_start(replica) must be true, and no request may be placed on the replica.
   void start_replica(ReplicaId replica) {
     recorder_.input(RouterInput::start_replica, replica);
     core_.start_replica(replica);

@@ -169,6 +169,7 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
     case RouterInput::start_replica: {
       ReplicaId replica = 0;
       if (!read(in, replica) || !router_->check_start(replica)) return false;
+      if (router_->placement().num_placed_on(replica) > 0) return false;
       router_->start_replica(replica);
       return true;
     }

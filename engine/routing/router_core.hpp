@@ -140,10 +140,10 @@ class RouterCore {
   void resume_replica(ReplicaId replica);
   /// Call when a replica has ended, or is about to. It gets no more requests; hand_over() follows if it has requests.
   void replica_down(ReplicaId replica);
-  /// Returns why start_replica would refuse the replica. Errors: invalid_request (there is no such replica, it is not
-  /// down, or its requests have not moved yet), or the failure of the engine.
+  /// Returns why the replica cannot be started again. Errors: invalid_request (there is no such replica, or it is not
+  /// down), or the failure of the engine.
   Status check_start(ReplicaId replica) const;
-  /// A replica that was down takes requests again. check_start(replica) must be true.
+  /// A replica that was down takes requests again. check_start(replica) must be true, and no request may be placed on it.
   void start_replica(ReplicaId replica);
   /// Takes the unfinished requests of replicas that are down, each with its progress, and places them again. Requests
   /// that have ended meanwhile are ignored; without a replica to go on, all are. `running`: those that its devices were

@@ -75,7 +75,6 @@ Status RouterCore::check_start(ReplicaId replica) const {
     case ReplicaState::down:
       break;
   }
-  if (placement_.num_placed_on(replica) > 0) return invalid_replica(name_of(replica) + " is ending; its requests move");
   return {};
 }
 
