@@ -315,6 +315,14 @@ void end_start(Self self, ReplicaId id, Status started) {
   for (auto& promise : std::exchange(its.waiting_for_start, {})) deliver(promise, ReplicaStarted{started});
 }
 
+/// Returns a function that ends the present start of a replica, and does nothing when another one has begun since.
+auto end_of_start(Self self, ReplicaId id) {
+  const int number = state_of(self).replicas.at(static_cast<std::size_t>(id)).num_starts;
+  return [self, id, number](const Status& started) {
+    if (state_of(self).replicas.at(static_cast<std::size_t>(id)).num_starts == number) end_start(self, id, started);
+  };
+}
+
 /// The actors of a replica run. Before it takes requests, it loads the adapters that they may have.
 void connect_scheduler(Self self, ReplicaId id, SchedulerActor scheduler) {
   auto& state = state_of(self);
@@ -324,8 +332,10 @@ void connect_scheduler(Self self, ReplicaId id, SchedulerActor scheduler) {
   if (!state.adapters) return end_start(self, id, {});
   pagoda::actors::request(
       self, state.adapters, ConnectLoader{id, std::move(scheduler)},
-      [self, id](const LoaderConnected&) { end_start(self, id, {}); },
-      [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
+      [end = end_of_start(self, id)](const LoaderConnected&) { end({}); },
+      [self, end = end_of_start(self, id)](caf::error&) {
+        end(tl::unexpected(state_of(self).core->core().no_answer()));
+      });
 }
 
 caf::typed_response_promise<ReplicaStarted> start_replica(Self self, const StartReplica& message) {
@@ -357,13 +367,16 @@ void begin_starts(Self self) {
     if (!its.is_starting || its.is_asked_to_start || !its.has_ended) continue;
     if (state.core->core().placement().num_placed_on(id) > 0) continue;
     its.is_asked_to_start = true;
+    ++its.num_starts;
     pagoda::actors::request(
         self, state.root, RestartReplica{id},
-        [self, id](RestartedReplica& answer) {
-          if (!answer.scheduler) return end_start(self, id, tl::unexpected(std::move(answer.scheduler.error())));
+        [self, id, end = end_of_start(self, id)](RestartedReplica& answer) {
+          if (!answer.scheduler) return end(tl::unexpected(std::move(answer.scheduler.error())));
           connect_scheduler(self, id, std::move(*answer.scheduler));
         },
-        [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
+        [self, end = end_of_start(self, id)](caf::error&) {
+          end(tl::unexpected(state_of(self).core->core().no_answer()));
+        });
   }
 }
 

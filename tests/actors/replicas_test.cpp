@@ -327,8 +327,8 @@ TEST_F(TwoReplicas, OneThatHasFailedStartsAgainWhenItsDeviceIsBack) {
   EXPECT_EQ(stats().replicas[0].state, "up");
   EXPECT_EQ(stats().replicas[0].health, "ok");
   submit_all(9, 16, 40);
-  expect_all_right(1, 8, 100);
   expect_all_right(9, 16, 40);
+  for (std::uint64_t tag = 1; tag <= 8; ++tag) expect_right(tag, 100);
 }
 
 TEST_F(TwoReplicas, OnlyOneThatIsDownStarts) {
@@ -365,8 +365,8 @@ TEST_F(TwoReplicas, EndAndStartAtAnyTimeAndNoTokenChanges) {
     submit_all(tag + 1, tag + 2, 40);
     tag += 2;
     ASSERT_TRUE(start(id));
+    if (round % 4 == 3) expect_all_right(tag - 31, tag, 40);
   }
-  expect_all_right(1, tag, 40);
   EXPECT_EQ(stats().requests_finished_total, static_cast<std::int64_t>(tag));
   EXPECT_EQ(stats().requests_failed_total, 0);
 }
