@@ -37,7 +37,7 @@ using SupervisorActor = Interface<
     // (private) supervisor of a replica: the reason why it is about to end.
     caf::result<void>(ReplicaFailed),
     // (private) router: a replica has no request any more and gets none. Refused if it is the last one.
-    caf::result<ReplicaDrained>(EndReplica),
+    caf::result<ReplicaEnded>(EndReplica),
     // (private) router: a replica that has ended starts again. Answered when its actors run.
     caf::result<RestartedReplica>(RestartReplica)>;
 
@@ -195,6 +195,8 @@ using SchedulerActor = Interface<
     caf::result<EngineStats>(GetStats),
     // (private) router: returns the counters and the scheduler's metrics.
     caf::result<metrics::SchedulerMetrics>(GetMetrics),
+    // (private) root supervisor: ends. What it has counted then is final.
+    caf::result<metrics::SchedulerMetrics>(EndScheduler),
     // (private) router: returns the state of its requests, and the block map of its block manager.
     caf::result<view::ReplicaView>(GetView)>;
 
@@ -473,6 +475,8 @@ PAGODA_LOCAL(pagoda::actors::ReplaceDevices)
 PAGODA_LOCAL(pagoda::actors::ReplicaFailed)
 PAGODA_LOCAL(pagoda::actors::ReplicaDown)
 PAGODA_LOCAL(pagoda::actors::EndReplica)
+PAGODA_LOCAL(pagoda::actors::EndScheduler)
+PAGODA_LOCAL(pagoda::actors::ReplicaEnded)
 PAGODA_LOCAL(pagoda::actors::DrainReplica)
 PAGODA_LOCAL(pagoda::actors::ReplicaDrained)
 PAGODA_LOCAL(pagoda::actors::StartReplica)

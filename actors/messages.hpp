@@ -351,10 +351,16 @@ struct ReplicaDown {
   Error error;
   ReplicaId replica = 0;
 };
-/// Private, router -> root supervisor: the replica is drained, or down, and may end. Answered with ReplicaDrained: an
-/// error if no other replica is left; then it does not end.
+/// Private, router -> root supervisor: the replica is drained, or down, and may end. Answered with ReplicaEnded.
 struct EndReplica {
   ReplicaId replica = 0;
+};
+/// Private, root supervisor -> scheduler: ends. Answered with its last counts.
+struct EndScheduler {};
+struct ReplicaEnded {
+  Status status;  ///< an error if no other replica is left; then it does not end
+  /// The counts of its scheduler at its end; absent if the scheduler had ended before.
+  std::optional<metrics::SchedulerMetrics> last;
 };
 
 /// Private, router -> root supervisor: starts a replica again that has ended. Answered with RestartedReplica.

@@ -96,17 +96,17 @@ void answer_if_idle(RequestRouterState& state) {
 
 void apply(Self self, routing::RouterCore::Effects effects);
 
-/// Passes the last counts of a replica on to the reports, unless its scheduler has ended. Then calls `then`.
+/// Asks the root supervisor for the end of a replica, takes its last counts, and calls `then` (const Status&).
 template <class Then>
-void take_last_report(Self self, ReplicaId id, Then then) {
-  auto& its = state_of(self).replicas.at(static_cast<std::size_t>(id));
+void end_replica(Self self, ReplicaId id, Then then) {
   pagoda::actors::request(
-      self, its.scheduler, GetMetrics{},
-      [self, id, then](metrics::SchedulerMetrics& last) {
-        state_of(self).reports->reported(id, std::move(last));
-        then();
+      self, state_of(self).root, EndReplica{id},
+      [self, id, then](ReplicaEnded& ended) {
+        if (ended.last) state_of(self).reports->reported(id, std::move(*ended.last));
+        state_of(self).replicas.at(static_cast<std::size_t>(id)).has_ended = ended.status.has_value();
+        then(ended.status);
       },
-      [then](caf::error&) { then(); });
+      [self, then](caf::error&) { then(tl::unexpected(state_of(self).core->core().no_answer())); });
 }
 
 /// Moves the requests of a replica that is down to the others. Their tokens come from the output processor, which knows
@@ -149,7 +149,6 @@ void on_end_of_replica(Self self, ReplicaId id, const Status& ended) {
   auto& its = state.replicas.at(static_cast<std::size_t>(id));
   const auto present = state.core->core().placement().state_of(id);
   if (!ended && present == placement::ReplicaState::draining) return resume_replica(self, id, ended);
-  its.has_ended = ended.has_value();
   if (ended && present != placement::ReplicaState::down) {
     state.core->replica_down(id);
     state.reports->ended(id, "the replica was drained");
@@ -169,14 +168,7 @@ void end_drained_replicas(Self self) {
     if (!its.is_draining || its.is_ending) continue;
     if (!its.moves_requests && state.core->core().placement().num_placed_on(id) > 0) continue;
     its.is_ending = true;
-    take_last_report(self, id, [self, id] {
-      pagoda::actors::request(
-          self, state_of(self).root, EndReplica{id},
-          [self, id](const ReplicaDrained& answer) { on_end_of_replica(self, id, answer.status); },
-          [self, id](caf::error&) {
-            on_end_of_replica(self, id, tl::unexpected(state_of(self).core->core().no_answer()));
-          });
-    });
+    end_replica(self, id, [self, id](const Status& ended) { on_end_of_replica(self, id, ended); });
   }
 }
 
@@ -285,16 +277,11 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
   return promise.handle();
 }
 
-/// Takes the last report of a replica that is down, moves its requests to the others and lets it end. `running`: as in
-/// hand_over.
+/// Ends a replica that is down and moves its requests to the others. `running`: as in hand_over.
 void end_down_replica(Self self, ReplicaId id, const std::optional<std::vector<RequestId>>& running) {
-  take_last_report(self, id, [self, id, running] {
+  end_replica(self, id, [self, id, running](const Status&) {
     hand_over(self, id, running);
-    const auto on_answer = [self, id](const ReplicaDrained& answer) {
-      state_of(self).replicas.at(static_cast<std::size_t>(id)).has_ended = answer.status.has_value();
-      begin_starts(self);
-    };
-    pagoda::actors::request(self, state_of(self).root, EndReplica{id}, on_answer, [](caf::error&) {});
+    begin_starts(self);
   });
 }
 

@@ -61,6 +61,10 @@ EngineStats stats_of(const SchedulerState& state) {
   return stats;
 }
 
+metrics::SchedulerMetrics metrics_of(const SchedulerState& state) {
+  return {stats_of(state), state.core->core().metrics()};
+}
+
 std::int64_t num_preempted(const MemoryGrant& grant) {
   return std::ranges::count_if(grant.running, [](RunningOutcome outcome) {
     return outcome == RunningOutcome::preempted_recompute || outcome == RunningOutcome::preempted_swap;
@@ -295,9 +299,11 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
       },
       [self](const DeviceStatus& status) { state_of(self).devices = status; },
       [self](const GetStats&) { return reply(stats_of(state_of(self))); },
-      [self](const GetMetrics&) {
-        const auto& state = state_of(self);
-        return reply(metrics::SchedulerMetrics{stats_of(state), state.core->core().metrics()});
+      [self](const GetMetrics&) { return reply(metrics_of(state_of(self))); },
+      [self](const EndScheduler&) {
+        auto last = metrics_of(state_of(self));
+        self->quit(caf::exit_reason::user_shutdown);
+        return reply(std::move(last));
       },
       [self](const GetView& message) { return answer_view(self, message); },
   };

@@ -30,7 +30,7 @@ struct SupervisorState {
 
   struct OneReplica {
     RunningReplica running;
-    bool has_failed = false;  ///< it waits for its end
+    bool has_failed = false;  ///< it waits for its end, or is ending
     bool has_ended = false;
   };
   struct Kept {
@@ -105,17 +105,33 @@ void fail_replica(Self self, ReplicaId id, const Error& error) {
   send(self, state.kept->actors.router, ReplicaDown{error, id});
 }
 
-/// Ends a replica, unless no other one is left: the others may have failed just before.
-Status end_replica(Self self, ReplicaId id) {
-  auto& state = state_of(self);
+/// Ends a replica, unless no other one is left: the others may have failed just before. First its scheduler ends, so
+/// that all that it counted is in its last report.
+caf::typed_response_promise<ReplicaEnded> end_replica(Self self, ReplicaId id) {
+  const auto& state = state_of(self);
+  Promise<ReplicaEnded> promise(self);
   const auto index = static_cast<std::size_t>(id);
-  if (state.failing) return tl::unexpected(actor_ended());
+  const auto answer = [&](Status status) {
+    deliver(promise, ReplicaEnded{std::move(status), std::nullopt});
+    return promise.handle();
+  };
+  if (state.failing) return answer(tl::unexpected(actor_ended()));
   if (is_last(*state.kept, index)) {
-    return fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"});
+    return answer(fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"}));
   }
   auto& its = state.kept->replicas.at(index);
-  if (!std::exchange(its.has_ended, true)) end_now(its.running.supervisor);
-  return {};
+  if (its.has_ended) return answer({});
+  its.has_failed = true;  // its supervisor may report the end of the scheduler
+  auto end = [self, index, promise](std::optional<metrics::SchedulerMetrics> last) mutable {
+    auto& ending = state_of(self).kept->replicas.at(index);
+    if (!std::exchange(ending.has_ended, true)) end_now(ending.running.supervisor);
+    deliver(promise, ReplicaEnded{{}, std::move(last)});
+  };
+  pagoda::actors::request(
+      self, its.running.actors.scheduler, EndScheduler{},
+      [end](metrics::SchedulerMetrics& last) mutable { end(std::move(last)); },
+      [end](caf::error&) mutable { end(std::nullopt); });
+  return promise.handle();
 }
 
 /// Takes a replica that was made again.
@@ -191,7 +207,7 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
   return {
       [self](const ChildGone& gone) { on_child_gone(self, gone.child); },
       [self](const ReplicaFailed& failed) { fail_replica(self, failed.replica, failed.error); },
-      [self](const EndReplica& message) { return reply(ReplicaDrained{end_replica(self, message.replica)}); },
+      [self](const EndReplica& message) { return end_replica(self, message.replica); },
       [self](const RestartReplica& message) { return restart_replica(self, message.replica); },
   };
 }

@@ -265,7 +265,7 @@ TEST_F(TwoReplicas, ADrainMayBeAnsweredAtOnce) {
 
 TEST_F(TwoReplicas, TheLastOneIsNotEndedForTheRouter) {
   const auto root = caf::actor_cast<SupervisorActor>(supervisor_);
-  const auto end = [&](ReplicaId id) { return ask<ReplicaDrained>(root, EndReplica{id}).status; };
+  const auto end = [&](ReplicaId id) { return ask<ReplicaEnded>(root, EndReplica{id}).status; };
   break_replica(1);
   ASSERT_TRUE(comes_true([&] { return is_down(1); }));
   const Status refused = end(0);
