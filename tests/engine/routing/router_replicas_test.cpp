@@ -160,7 +160,8 @@ TEST(RouterReplicas, ARequestThatWaitedIsMovedHoweverManyReplicasGoDown) {
 }
 
 /// Returns whether the forecast lets a request in while `num_live` requests are live and each takes a second.
-bool is_let_in(std::int32_t num_down, std::int64_t num_live) {
+/// `num_back`: how many of the replicas that were down are up again.
+bool is_let_in(std::int32_t num_down, std::int64_t num_live, std::int32_t num_back = 0) {
   auto limits = limits_of(3);  // 4 rows each
   limits.target_ttft_ms = 1000;
   RouterCore core(limits, 0);
@@ -173,6 +174,7 @@ bool is_let_in(std::int32_t num_down, std::int64_t num_live) {
     return submitted->id;
   };
   for (ReplicaId id = 0; id < num_down; ++id) core.replica_down(id);
+  for (ReplicaId id = 0; id < num_back; ++id) core.start_replica(id);
   // A request ends each second, for ten seconds.
   std::uint64_t tag = 1;
   std::vector<RequestId> live;
@@ -193,6 +195,7 @@ TEST(RouterReplicas, TheForecastOfTheFirstTokenCountsTheRowsOfReplicasThatAreUp)
   EXPECT_TRUE(is_let_in(0, 7)) << "12 rows";
   EXPECT_FALSE(is_let_in(2, 7)) << "4 rows";
   EXPECT_TRUE(is_let_in(2, 2));
+  EXPECT_TRUE(is_let_in(2, 7, 2)) << "12 rows again";
 }
 
 }  // namespace
