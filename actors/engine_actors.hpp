@@ -158,7 +158,9 @@ ReplicaMakerActor spawn_replica_maker(caf::actor_system& system, MakeReplicaAgai
 
 /// Spawns the actor that watches the shared actors and the replicas. When a shared actor dies, when no replica is left,
 /// or when this actor gets an exit message, all end. `maker`: null if a replica that has ended does not come back.
+/// `give_up_starts`: ends the starts of devices that block the supervisor of a replica.
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker);
+                            const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker,
+                            const std::function<void(ReplicaId)>& give_up_starts);
 
 }  // namespace pagoda::actors

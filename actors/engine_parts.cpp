@@ -30,14 +30,19 @@ PlansDone plans_done_of(const std::vector<DeviceFactory>& ranks) {
 
 using SharedRanks = std::shared_ptr<const std::vector<DeviceFactory>>;
 
-/// The device factories of an engine, so that starts which block can be ended. It does not keep them, nor the memory
-/// that they have. Thread-safe.
+/// The device factories of an engine, so that starts of processes which block can be ended. It does not keep them, nor
+/// the memory that they have. Thread-safe.
 class DeviceStarts {
  public:
   void add(ReplicaId replica, const SharedRanks& ranks) {
     const std::lock_guard lock(mutex_);
     by_replica_[replica] = ranks;
     if (have_ended_) give_up(*ranks);
+  }
+
+  void give_up(ReplicaId replica) {
+    const std::lock_guard lock(mutex_);
+    if (const SharedRanks ranks = by_replica_[replica].lock()) give_up(*ranks);
   }
 
   void give_up_all() {
@@ -83,6 +88,11 @@ RunningReplica run_replica(caf::actor_system& system, const ReplicaSetup& setup,
   return replica;
 }
 
+void end_devices(const DeviceGroup& devices) {
+  for (const WorkerActor& worker : devices.workers) end_now(worker);
+  for (const CacheEngineActor& cache_engine : devices.cache_engines) end_now(cache_engine);
+}
+
 /// Spawns the devices of every replica. If one cannot be spawned, ends those that were spawned before it.
 Result<std::vector<SpawnedDevices>> spawn_all_devices(caf::actor_system& system, const std::vector<SharedRanks>& ranks,
                                                       const Instruments& instruments) {
@@ -90,10 +100,7 @@ Result<std::vector<SpawnedDevices>> spawn_all_devices(caf::actor_system& system,
   for (const SharedRanks& of_one : ranks) {
     auto devices = spawn_devices(system, *of_one, of_replica(instruments, all.size()));
     if (!devices) {
-      for (const SpawnedDevices& spawned : all) {
-        for (const WorkerActor& worker : spawned.actors.workers) end_now(worker);
-        for (const CacheEngineActor& cache_engine : spawned.actors.cache_engines) end_now(cache_engine);
-      }
+      for (const SpawnedDevices& spawned : all) end_devices(spawned.actors);
       return fail(std::move(devices.error()));
     }
     all.push_back(std::move(*devices));
@@ -146,11 +153,18 @@ Result<RunningEngine> spawn_actors(caf::actor_system& system, EngineParts parts)
       const ReplicaSetup& setup = setups.at(static_cast<std::size_t>(id));
       auto spawned = spawn_devices(system, *its_ranks, setup.instruments);
       if (!spawned) return fail(std::move(spawned.error()));
-      return run_replica(system, setup, its_ranks, std::move(*spawned));
+      const DeviceGroup its_devices = spawned->actors;
+      try {
+        return run_replica(system, setup, its_ranks, std::move(*spawned));
+      } catch (...) {
+        end_devices(its_devices);
+        throw;
+      }
     };
     maker = spawn_replica_maker(system, make);
   }
-  running.supervisor = spawn_supervisor(system, shared, running.replicas, maker);
+  running.supervisor = spawn_supervisor(system, shared, running.replicas, maker,
+                                        [starts](ReplicaId replica) { starts->give_up(replica); });
   // Called here and not in a replica's supervisor, because a start may block that actor.
   when_ended(running.supervisor, [starts] { starts->give_up_all(); });
   return running;

@@ -4,6 +4,7 @@
 /// engine's own actors. Users send only the other messages, and only to the request router.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/messages.hpp"
@@ -36,9 +37,9 @@ using SupervisorActor = Interface<
     caf::result<void>(ChildGone),
     // (private) supervisor of a replica: the reason why it is about to end.
     caf::result<void>(ReplicaFailed),
-    // (private) router: a replica has no request any more and gets none. Refused if it is the last one.
+    // (private) router: a replica gets no requests any more and ends. Refused if it is the last one.
     caf::result<ReplicaEnded>(EndReplica),
-    // (private) router: a replica that has ended starts again. Answered when its actors run.
+    // (private) router: a replica that has ended starts again. Answered when its actors run and have the adapters.
     caf::result<RestartedReplica>(RestartReplica)>;
 
 /// Makes replicas again that have ended. Runs on a thread of its own, since it loads models.
@@ -96,6 +97,8 @@ using RequestRouterActor = Interface<
     caf::result<Idle>(AwaitIdle),
     // A replica gets no new requests, and ends when it has none. Answered then, or at once.
     caf::result<ReplicaDrained>(DrainReplica),
+    // A request moves to another replica. Answered when it is there.
+    caf::result<RequestMigrated>(MigrateRequest),
     // A replica that has ended is started again. Answered when it takes requests, or at once.
     caf::result<ReplicaStarted>(StartReplica),
     // (private) a client has ended: its requests are aborted, and its texts are not tokenized.
@@ -144,7 +147,7 @@ using AdapterStoreActor = Interface<
     caf::result<AdapterReply>(RemoveAdapter),
     // Returns the adapters that requests may name.
     caf::result<AdapterList>(ListAdapters),
-    // (private) router: a replica has a new scheduler. Answered when it has the adapters that are loaded.
+    // (private) root supervisor: a replica has a new scheduler. Answered when it has the adapters that are loaded.
     caf::result<LoaderConnected>(ConnectLoader),
     // (private) router: returns its counters.
     caf::result<metrics::AdapterMetrics>(GetMetrics)>;
@@ -169,6 +172,8 @@ using SchedulerActor = Interface<
     caf::result<void>(AbortGroup),
     // (private) router: ends a request whose deadline has passed; idempotent.
     caf::result<void>(ExpireGroup),
+    // (private) router: gives a request up that another scheduler continues.
+    caf::result<GroupReleased>(ReleaseGroup),
     // (private) router: returns the progress of its requests.
     caf::result<Progress>(GetProgress),
     // (private) adapter store: its devices load an adapter. Answered when all of them have.
@@ -272,7 +277,8 @@ using OutputProcessorActor = Interface<
     caf::result<void>(OpenOutput),
     // (private) router: another scheduler runs the request from now on.
     caf::result<void>(MoveOutput),
-    // (private) router: a scheduler is down. Answered with its requests; its later outputs are ignored.
+    // (private) router: a scheduler is down. Answered with its requests; its later outputs are ignored. Or it has given
+    // one request up, which is answered alone.
     caf::result<HandedOver>(HandOver),
     // Message 9. Causes message 10 to the sinks and message 11 to the scheduler.
     caf::result<void>(StepOutputs),
@@ -300,6 +306,7 @@ struct MoveOutput {
 };
 struct HandOver {
   SchedulerActor scheduler;
+  std::optional<RequestId> request = std::nullopt;  ///< absent: all of the scheduler, which is down
 };
 struct ConnectWorker {
   WorkerActor worker;
@@ -479,6 +486,10 @@ PAGODA_LOCAL(pagoda::actors::EndScheduler)
 PAGODA_LOCAL(pagoda::actors::ReplicaEnded)
 PAGODA_LOCAL(pagoda::actors::DrainReplica)
 PAGODA_LOCAL(pagoda::actors::ReplicaDrained)
+PAGODA_LOCAL(pagoda::actors::MigrateRequest)
+PAGODA_LOCAL(pagoda::actors::RequestMigrated)
+PAGODA_LOCAL(pagoda::actors::ReleaseGroup)
+PAGODA_LOCAL(pagoda::actors::GroupReleased)
 PAGODA_LOCAL(pagoda::actors::StartReplica)
 PAGODA_LOCAL(pagoda::actors::ReplicaStarted)
 PAGODA_LOCAL(pagoda::actors::RestartReplica)

@@ -121,6 +121,17 @@ struct ReplicaDrained {
   Status status;
 };
 
+/// Moves a request to another replica, where it goes on with the tokens that it has. Answered when it is there.
+struct MigrateRequest {
+  RequestId request = 0;
+  ReplicaId replica = 0;
+};
+struct RequestMigrated {
+  /// Errors: invalid_request with param "id" (no replica has such a request, or it is moving) or "replica" (there is no
+  /// such replica, it is not up, or it has the request), or the failure of a replica meanwhile.
+  Status status;
+};
+
 /// Starts a replica again that has ended. Answered when it takes requests, or at once.
 struct StartReplica {
   ReplicaId replica = 0;
@@ -216,6 +227,14 @@ struct ExpireGroup {
   Error error;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.request, self.error); }
+};
+/// Private, router -> scheduler: gives a request up, without an output. Answered when no step or plan that is under way
+/// has to do with it. found = false: it has ended.
+struct ReleaseGroup {
+  RequestId request = 0;
+};
+struct GroupReleased {
+  bool found = false;
 };
 /// Private, router -> scheduler: asks for the progress of its requests.
 struct GetProgress {};
@@ -355,13 +374,13 @@ struct ReplicaDown {
 struct EndReplica {
   ReplicaId replica = 0;
 };
-/// Private, root supervisor -> scheduler: ends. Answered with its last counts.
-struct EndScheduler {};
 struct ReplicaEnded {
   Status status;  ///< an error if no other replica is left; then it does not end
   /// The counts of its scheduler at its end; absent if the scheduler had ended before.
   std::optional<metrics::SchedulerMetrics> last;
 };
+/// Private, root supervisor -> scheduler: ends. Answered with its last counts.
+struct EndScheduler {};
 
 /// Private, router -> root supervisor: starts a replica again that has ended. Answered with RestartedReplica.
 struct RestartReplica {
@@ -379,8 +398,8 @@ struct GetRequestFacts {
   std::vector<RequestId> requests;
 };
 
-/// Private, output processor -> router: the unfinished requests of a replica that is down, each with the tokens that it
-/// has (AddGroup continues them).
+/// Private, output processor -> router: unfinished requests of a replica, each with the tokens that it has (AddGroup
+/// continues them).
 struct HandedOver {
   std::vector<SharedSpec> requests;
 };

@@ -397,6 +397,9 @@ ModelHostActor::behavior_type behavior(Self self) {
       [self](const DrainReplica& message) {
         return answer_of(self, message, ReplicaDrained{fail(not_loaded("replica"))});
       },
+      [self](const MigrateRequest& message) {
+        return answer_of(self, message, RequestMigrated{fail(not_loaded("id"))});
+      },
       [self](const StartReplica& message) {
         return answer_of(self, message, ReplicaStarted{fail(not_loaded("replica"))});
       },

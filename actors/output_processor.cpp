@@ -102,13 +102,14 @@ void process(Self self, const StepOutputs& step) {
   }
 }
 
-/// Returns the unfinished requests of a scheduler that is down, with their progress. Each counts one restart more.
-HandedOver hand_over(Self self, const SchedulerActor& scheduler) {
+/// Returns the unfinished requests of a scheduler that is down, or the one that it has given up, with their progress.
+/// Each counts one restart more.
+HandedOver hand_over(Self self, const HandOver& message) {
   auto& state = state_of(self);
-  state.down.insert(scheduler.id());
+  if (!message.request) state.down.insert(message.scheduler.id());
   std::vector<RequestId> ids;
   for (const auto& [id, to] : state.sinks) {
-    if (to.scheduler == scheduler) ids.push_back(id);
+    if (to.scheduler == message.scheduler && id == message.request.value_or(id)) ids.push_back(id);
   }
   std::ranges::sort(ids);
   StepOutputs restarts;
@@ -140,7 +141,7 @@ OutputProcessorActor::behavior_type behavior(Self self, const std::shared_ptr<co
         if (const auto found = sinks.find(message.request); found != sinks.end())
           found->second.scheduler = message.scheduler;
       },
-      [self](const HandOver& message) { return reply(hand_over(self, message.scheduler)); },
+      [self](const HandOver& message) { return reply(hand_over(self, message)); },
       [self](const StepOutputs& step) {
         if (!is_from_down_scheduler(self)) process(self, step);
       },

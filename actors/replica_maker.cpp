@@ -1,5 +1,8 @@
+#include <exception>
+#include <future>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "actors/engine_actors.hpp"
@@ -17,14 +20,30 @@ struct ReplicaMakerState {
 
 using Self = ReplicaMakerActor::stateful_pointer<ReplicaMakerState>;
 
+template <class Handle>
+void await_end_of(const Handle& actor) {
+  const auto ended = std::make_shared<std::promise<void>>();
+  when_ended(actor, [ended] { ended->set_value(); });
+  ended->get_future().wait();
+}
+
 /// Waits until the replica has given its memory back.
-void await_end(caf::actor_system& system, const RunningReplica& replica) {
-  caf::scoped_actor waiting{system};
-  waiting->wait_for(replica.supervisor);
+void await_end(const RunningReplica& replica) {
+  await_end_of(replica.supervisor);
   const Replica& last = *replica.present;
-  waiting->wait_for(last.scheduler, last.block_manager);
-  for (const WorkerActor& worker : last.devices.workers) waiting->wait_for(worker);
-  for (const CacheEngineActor& cache_engine : last.devices.cache_engines) waiting->wait_for(cache_engine);
+  await_end_of(last.scheduler);
+  await_end_of(last.block_manager);
+  for (const WorkerActor& worker : last.devices.workers) await_end_of(worker);
+  for (const CacheEngineActor& cache_engine : last.devices.cache_engines) await_end_of(cache_engine);
+}
+
+/// Makes a replica. What it throws is an error too: this actor must live on, because other replicas end with it.
+Result<RunningReplica> try_to_make(const MakeReplicaAgain& make, ReplicaId id) {
+  try {
+    return make(id);
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::out_of_memory, std::string("it cannot be made: ") + error.what());
+  }
 }
 
 ReplicaMakerActor::behavior_type behavior(Self self, const MakeReplicaAgain& make) {
@@ -35,9 +54,9 @@ ReplicaMakerActor::behavior_type behavior(Self self, const MakeReplicaAgain& mak
     for (const auto& [id, supervisor] : *made) end_now(supervisor);
   });
   return {[self](const MakeReplica& message) {
-    await_end(self->system(), message.before);
+    await_end(message.before);
     const auto& state = state_of(self);
-    auto made = state.make(message.replica);
+    auto made = try_to_make(state.make, message.replica);
     if (made) state.made->insert_or_assign(message.replica, made->supervisor);
     return reply(MadeReplica{std::move(made)});
   }};

@@ -32,7 +32,7 @@ void end_group(Self self, const Message& message) {
   send(self, scheduler_of(state, message.request), message);
 }
 
-/// Lets a request, whose replica is down, go on at another replica with the tokens that it has.
+/// Lets a request go on at the replica where it was placed again, with the tokens that it has.
 void move(Self self, const SharedSpec& spec) {
   auto& state = state_of(self);
   const SchedulerActor& scheduler = scheduler_of(state, spec->id);
@@ -114,7 +114,7 @@ void end_replica(Self self, ReplicaId id, Then then) {
 void hand_over(Self self, ReplicaId id, std::optional<std::vector<RequestId>> running) {
   auto& state = state_of(self);
   pagoda::actors::request(
-      self, state.outputs, HandOver{state.replicas.at(static_cast<std::size_t>(id)).scheduler},
+      self, state.outputs, HandOver{.scheduler = state.replicas.at(static_cast<std::size_t>(id)).scheduler},
       [self, running = std::move(running)](HandedOver& handed_over) mutable {
         auto& core = *state_of(self).core;
         if (!running) {
@@ -277,12 +277,17 @@ caf::typed_response_promise<Answer> answer_from_tokenizer(Self self, const Quest
   return promise.handle();
 }
 
-/// Ends a replica that is down and moves its requests to the others. `running`: as in hand_over.
-void end_down_replica(Self self, ReplicaId id, const std::optional<std::vector<RequestId>>& running) {
-  end_replica(self, id, [self, id, running](const Status&) {
+/// Ends a replica that is down and moves its requests to the others. `running`: as in hand_over. Does nothing if the
+/// replica, whose scheduler this was, has been started again since: a drain had ended it.
+void end_down_replica(Self self, ReplicaId id, const SchedulerActor& scheduler,
+                      const std::optional<std::vector<RequestId>>& running) {
+  const auto& its = state_of(self).replicas.at(static_cast<std::size_t>(id));
+  if (its.scheduler != scheduler) return;
+  const auto on_end = [self, id, running](const Status&) {
     hand_over(self, id, running);
     begin_starts(self);
-  });
+  };
+  its.has_ended ? on_end({}) : end_replica(self, id, on_end);
 }
 
 /// The replica takes requests from now on, or its start has failed.
@@ -290,7 +295,7 @@ void end_start(Self self, ReplicaId id, Status started) {
   auto& state = state_of(self);
   auto& its = state.replicas.at(static_cast<std::size_t>(id));
   its.is_asked_to_start = false;
-  if (!std::exchange(its.is_starting, false)) return;  // it has failed meanwhile
+  if (!std::exchange(its.is_starting, false)) return;  // the engine has failed meanwhile
   if (started) started = state.core->core().check_start(id);
   if (started) {
     state.core->start_replica(id);
@@ -300,29 +305,6 @@ void end_start(Self self, ReplicaId id, Status started) {
     state.reports->ended(id, "it cannot be started again: " + started.error().message);
   }
   for (auto& promise : std::exchange(its.waiting_for_start, {})) deliver(promise, ReplicaStarted{started});
-}
-
-/// Returns a function that ends the present start of a replica, and does nothing when another one has begun since.
-auto end_of_start(Self self, ReplicaId id) {
-  const int number = state_of(self).replicas.at(static_cast<std::size_t>(id)).num_starts;
-  return [self, id, number](const Status& started) {
-    if (state_of(self).replicas.at(static_cast<std::size_t>(id)).num_starts == number) end_start(self, id, started);
-  };
-}
-
-/// The actors of a replica run. Before it takes requests, it loads the adapters that they may have.
-void connect_scheduler(Self self, ReplicaId id, SchedulerActor scheduler) {
-  auto& state = state_of(self);
-  auto& its = state.replicas.at(static_cast<std::size_t>(id));
-  its.scheduler = scheduler;
-  its.has_ended = false;
-  if (!state.adapters) return end_start(self, id, {});
-  pagoda::actors::request(
-      self, state.adapters, ConnectLoader{id, std::move(scheduler)},
-      [end = end_of_start(self, id)](const LoaderConnected&) { end({}); },
-      [self, end = end_of_start(self, id)](caf::error&) {
-        end(tl::unexpected(state_of(self).core->core().no_answer()));
-      });
 }
 
 caf::typed_response_promise<ReplicaStarted> start_replica(Self self, const StartReplica& message) {
@@ -354,27 +336,65 @@ void begin_starts(Self self) {
     if (!its.is_starting || its.is_asked_to_start || !its.has_ended) continue;
     if (state.core->core().placement().num_placed_on(id) > 0) continue;
     its.is_asked_to_start = true;
-    ++its.num_starts;
     pagoda::actors::request(
         self, state.root, RestartReplica{id},
-        [self, id, end = end_of_start(self, id)](RestartedReplica& answer) {
-          if (!answer.scheduler) return end(tl::unexpected(std::move(answer.scheduler.error())));
-          connect_scheduler(self, id, std::move(*answer.scheduler));
+        [self, id](RestartedReplica& answer) {
+          if (!answer.scheduler) return end_start(self, id, tl::unexpected(std::move(answer.scheduler.error())));
+          auto& started = state_of(self).replicas.at(static_cast<std::size_t>(id));
+          started.scheduler = std::move(*answer.scheduler);
+          started.has_ended = false;
+          end_start(self, id, {});
         },
-        [self, end = end_of_start(self, id)](caf::error&) {
-          end(tl::unexpected(state_of(self).core->core().no_answer()));
-        });
+        [self, id](caf::error&) { end_start(self, id, tl::unexpected(state_of(self).core->core().no_answer())); });
   }
+}
+
+/// Moves a request: its scheduler gives it up, the output processor knows its tokens, and another scheduler gets it.
+/// If its replica goes down meanwhile, it moves with the others there.
+caf::typed_response_promise<RequestMigrated> migrate(Self self, const MigrateRequest& message) {
+  auto& state = state_of(self);
+  Promise<RequestMigrated> promise(self);
+  auto answer = [self, promise, id = message.request](Status status) mutable {
+    if (const auto client = state_of(self).clients.find(id); client != state_of(self).clients.end()) {
+      client->second.is_migrating = false;
+    }
+    deliver(promise, RequestMigrated{std::move(status)});
+  };
+  const auto refuse = [&](std::string why) {
+    deliver(promise, RequestMigrated{fail(Error{ErrorCode::invalid_request, std::move(why), "id"})});
+    return promise.handle();
+  };
+  const std::string name = "request " + std::to_string(message.request);
+  if (Status possible = state.core->core().check_migration(message.request, message.replica); !possible) {
+    deliver(promise, RequestMigrated{std::move(possible)});
+    return promise.handle();
+  }
+  auto& client = state.clients.at(message.request);
+  if (std::exchange(client.is_migrating, true)) return refuse(name + " is moving to another replica");
+  const Error has_ended{ErrorCode::invalid_request, name + " has ended", "id"};
+  auto no_answer = [self, answer](caf::error&) mutable {
+    answer(tl::unexpected(state_of(self).core->core().no_answer()));
+  };
+  const auto from = state.core->core().replica_of(message.request);
+  const SchedulerActor scheduler = scheduler_of(state, message.request);
+  auto on_handed_over = [self, from, to = message.replica, answer, has_ended](HandedOver& handed_over) mutable {
+    if (handed_over.requests.empty()) return answer(fail(has_ended));
+    apply(self, state_of(self).core->migrate(std::move(handed_over.requests.front()), from, to));
+    answer({});
+  };
+  auto on_released = [self, scheduler, answer, has_ended, on_handed_over, no_answer,
+                      id = message.request](const GroupReleased& released) mutable {
+    if (!released.found) return answer(fail(has_ended));
+    pagoda::actors::request(self, state_of(self).outputs, HandOver{scheduler, id}, on_handed_over, no_answer);
+  };
+  pagoda::actors::request(self, scheduler, ReleaseGroup{message.request}, on_released, no_answer);
+  return promise.handle();
 }
 
 /// Takes what it needs of a replica that cannot go on, then lets it end.
 void on_replica_down(Self self, const ReplicaDown& down) {
   auto& state = state_of(self);
   const ReplicaId id = down.replica;
-  if (state.replicas.at(static_cast<std::size_t>(id)).is_starting) {
-    state.reports->started(id);  // its counts begin
-    end_start(self, id, tl::unexpected(down.error));
-  }
   state.reports->ended(id, down.error.message);
   state.core->replica_down(id);
   const auto& placement = state.core->core().placement();
@@ -385,16 +405,19 @@ void on_replica_down(Self self, const ReplicaDown& down) {
     if (!drains || placement.count(placement::ReplicaState::up) > 0) continue;
     resume_replica(self, other, fail(Error{ErrorCode::invalid_request, "no other replica is left", "replica"}));
   }
+  const SchedulerActor scheduler = state.replicas.at(static_cast<std::size_t>(id)).scheduler;
   pagoda::actors::request(
-      self, state.replicas.at(static_cast<std::size_t>(id)).scheduler, GetProgress{},
-      [self, id](const Progress& progress) {
+      self, scheduler, GetProgress{},
+      [self, id, scheduler](const Progress& progress) {
         std::vector<RequestId> running;
         for (const GroupProgress& group : progress.groups) {
           if (group.state == RequestState::running) running.push_back(group.id);
         }
-        end_down_replica(self, id, running);
+        end_down_replica(self, id, scheduler, running);
       },
-      [self, id](caf::error&) { end_down_replica(self, id, std::nullopt); });  // the scheduler itself has ended
+      [self, id, scheduler](caf::error&) {  // the scheduler itself has ended
+        end_down_replica(self, id, scheduler, std::nullopt);
+      });
 }
 
 caf::typed_response_promise<ReplicaDrained> drain_replica(Self self, const DrainReplica& message) {
@@ -544,6 +567,7 @@ RequestRouterActor::behavior_type behavior(Self self, const routing::AdmissionLi
       },
       [self](const DrainReplica& message) { return drain_replica(self, message); },
       [self](const StartReplica& message) { return start_replica(self, message); },
+      [self](const MigrateRequest& message) { return migrate(self, message); },
       [self](const SinkGone& message) {
         state_of(self).watched_clients.erase(message.sink.id());
         apply(self, state_of(self).core->client_gone(message.sink.id(), now_us()));

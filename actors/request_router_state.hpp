@@ -31,6 +31,7 @@ struct RequestRouterState {
     std::optional<SubmitPromise> promise;
     /// The end that was sent to its scheduler. It is sent again if that scheduler's replica goes down.
     std::optional<std::variant<AbortGroup, ExpireGroup>> end = {};
+    bool is_migrating = false;
   };
   struct OneReplica {
     SchedulerActor scheduler;
@@ -41,7 +42,6 @@ struct RequestRouterState {
     bool has_ended = false;          ///< whether the root supervisor has ended it
     bool is_starting = false;        ///< whether it is to be started again
     bool is_asked_to_start = false;  ///< whether the root supervisor was asked to start it
-    int num_starts = 0;              ///< answers that belong to an earlier start are ignored
     std::vector<Promise<ReplicaStarted>> waiting_for_start = {};
   };
 

@@ -35,6 +35,11 @@ struct SchedulerState {
     Promise<AdapterLoaded> promise;
     std::int64_t num_crashes_before = 0;  ///< num_crashes when the load was first tried
   };
+  struct Release {
+    StepId last_planned = 0;  ///< the last step that was planned before it
+    Promise<GroupReleased> promise;
+  };
+  std::vector<Release> releases;                  ///< wait for the steps and plans that were under way
   std::vector<WaitingLoad> loads_without_device;  ///< wait for the devices that replace dead ones
   std::int64_t num_replacements = 0;              ///< number of times that devices were replaced
   std::int64_t num_crashes = 0;                   ///< number of these times for which a crash was the reason
@@ -171,6 +176,25 @@ void advance(Self self) {
         [self](caf::error& reason) { self->quit(std::move(reason)); });
   }
   if (!outputs.empty()) send(self, state.outputs, std::move(outputs));
+  // After the outputs: the router then asks the output processor for what it has received.
+  std::erase_if(state.releases, [&](SchedulerState::Release& release) {
+    if (!state.core->core().is_given_up(release.last_planned)) return false;
+    deliver(release.promise, GroupReleased{true});
+    return true;
+  });
+}
+
+caf::typed_response_promise<GroupReleased> release_group(Self self, RequestId request) {
+  auto& state = state_of(self);
+  Promise<GroupReleased> promise(self);
+  const StepId last_planned = state.core->core().last_planned();
+  if (state.core->release_group(request)) {
+    state.releases.push_back({last_planned, promise});
+    advance(self);
+  } else {
+    deliver(promise, GroupReleased{false});
+  }
+  return promise.handle();
 }
 
 caf::typed_response_promise<view::ReplicaView> answer_view(Self self, const GetView& message) {
@@ -242,6 +266,7 @@ SchedulerActor::behavior_type behavior(Self self, const scheduling::SchedulerCon
         state_of(self).core->expire_group(message.request, message.error);
         advance(self);
       },
+      [self](const ReleaseGroup& message) { return release_group(self, message.request); },
       [self](const GetProgress&) { return reply(Progress{state_of(self).core->core().progress()}); },
       [self](const LoadAdapter& message) {
         if (const auto& kv_events = state_of(self).kv_events) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -17,10 +18,12 @@ namespace {
 /// each replica does so too. The state of a worker or cache engine waits for its stream, so no op outlives the memory
 /// that it uses.
 ///
-/// When a replica fails and another one is left: (1) The router gets the reason, takes the last counts of the replica
-/// and moves its requests. (2) Then it asks for the end of the replica, as for one that is drained. When none is left,
-/// the engine fails. A replica that has ended starts again when the router asks for it: the replica maker loads its
-/// devices and spawns its actors.
+/// When a replica fails and another one is left: (1) The router gets the reason and asks for the end of the replica, as
+/// for one that is drained. (2) The scheduler of the replica ends and reports its last counts, then the rest ends.
+/// (3) The router moves the requests. When no replica is left, the engine fails.
+///
+/// A replica that has ended starts again when the router asks for it: the replica maker loads its devices and spawns
+/// its actors, and the adapter store loads the adapters. Before that it counts neither as left nor as failed.
 ///
 /// When the engine fails: (1) The router gets the reason, refuses requests from then on, and passes the reason on to
 /// the output processor, which ends every live request and then itself. All other actors are ended. (2) So when the
@@ -36,6 +39,7 @@ struct SupervisorState {
   struct Kept {
     SharedActors actors;
     ReplicaMakerActor maker;  ///< null: a replica that has ended does not come back
+    std::function<void(ReplicaId)> give_up_starts;
     std::vector<OneReplica> replicas;
     bool router_stays = false;
   };
@@ -124,7 +128,10 @@ caf::typed_response_promise<ReplicaEnded> end_replica(Self self, ReplicaId id) {
   its.has_failed = true;  // its supervisor may report the end of the scheduler
   auto end = [self, index, promise](std::optional<metrics::SchedulerMetrics> last) mutable {
     auto& ending = state_of(self).kept->replicas.at(index);
-    if (!std::exchange(ending.has_ended, true)) end_now(ending.running.supervisor);
+    if (!std::exchange(ending.has_ended, true)) {
+      state_of(self).kept->give_up_starts(static_cast<ReplicaId>(index));  // one may block its supervisor
+      end_now(ending.running.supervisor);
+    }
     deliver(promise, ReplicaEnded{{}, std::move(last)});
   };
   pagoda::actors::request(
@@ -143,9 +150,19 @@ Result<SchedulerActor> take_replica(Self self, ReplicaId id, Result<RunningRepli
   auto& its = state.kept->replicas.at(static_cast<std::size_t>(id));
   its = {std::move(*made)};
   watch(me, its.running.supervisor);
-  send(self, its.running.supervisor, ConnectRoot{me});
+  send(self, its.running.supervisor, ConnectRoot{me});  // if it has failed meanwhile, it reports that now
   spdlog::info("replica {} is started again", id);
   return its.running.actors.scheduler;
+}
+
+/// Calls `then` when a replica that was made again has the adapters that the others have.
+template <class Then>
+void load_adapters(Self self, ReplicaId id, const Result<RunningReplica>& made, Then then) {
+  const AdapterStoreActor& store = state_of(self).kept->actors.adapter_store;
+  if (!store || !made || state_of(self).failing) return then();
+  pagoda::actors::request(
+      self, store, ConnectLoader{id, made->actors.scheduler}, [then](const LoaderConnected&) mutable { then(); },
+      [then](caf::error&) mutable { then(); });  // the store has ended, and the engine fails
 }
 
 caf::typed_response_promise<RestartedReplica> restart_replica(Self self, ReplicaId id) {
@@ -163,8 +180,10 @@ caf::typed_response_promise<RestartedReplica> restart_replica(Self self, Replica
   PAGODA_ASSERT(its.has_ended, "a replica that starts again has ended");
   pagoda::actors::request(
       self, state.kept->maker, MakeReplica{id, its.running},
-      [self, id, promise](MadeReplica& answer) mutable {
-        deliver(promise, RestartedReplica{take_replica(self, id, std::move(answer.made))});
+      [self, id, promise](MadeReplica& answer) {
+        load_adapters(self, id, answer.made, [self, id, promise, made = answer.made]() mutable {
+          deliver(promise, RestartedReplica{take_replica(self, id, std::move(made))});
+        });
       },
       [promise](caf::error&) mutable { deliver(promise, RestartedReplica{fail(actor_ended())}); });
   return promise.handle();
@@ -191,10 +210,11 @@ void on_child_gone(Self self, const caf::actor_addr& child) {
 }
 
 SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
-                                        const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker) {
+                                        const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker,
+                                        const std::function<void(ReplicaId)>& give_up_starts) {
   auto& state = state_of(self);
-  state.kept =
-      std::make_shared<SupervisorState::Kept>(SupervisorState::Kept{.actors = actors, .maker = maker, .replicas = {}});
+  state.kept = std::make_shared<SupervisorState::Kept>(
+      SupervisorState::Kept{.actors = actors, .maker = maker, .give_up_starts = give_up_starts, .replicas = {}});
   for (const RunningReplica& replica : replicas) state.kept->replicas.push_back({replica});
   self->attach_functor([kept = state.kept] { end_all(*kept); });
   const auto me = caf::actor_cast<SupervisorActor>(self);
@@ -215,8 +235,9 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
 }  // namespace
 
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
-                            const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker) {
-  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas, maker);
+                            const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker,
+                            const std::function<void(ReplicaId)>& give_up_starts) {
+  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas, maker, give_up_starts);
   // Sent here and not by the new actor: it may start late, after the engine has got its first request.
   for (const RunningReplica& replica : replicas) send_anonymously(replica.supervisor, ConnectRoot{supervisor});
   send_anonymously(actors.router, ConnectRoot{supervisor});

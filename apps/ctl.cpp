@@ -29,10 +29,10 @@ struct CtlOptions {
   double timeout = 10;
   bool verify = true;
   Output output = Output::text;
-  std::string request;  ///< id of the request to cancel
-  std::string replica;  ///< id of the replica to drain or to start
+  std::string request;  ///< id of the request to cancel or to move
+  std::string replica;  ///< id of the replica to drain or to start, or to which a request moves
   bool moves_requests = false;
-  /// Model of the request to cancel, if the server has several: each model numbers its requests itself.
+  /// Model of the request, if the server has several: each model numbers its requests itself.
   std::string model;
 };
 
@@ -300,6 +300,10 @@ Command add_ctl(CLI::App& pagoda) {
   auto* cancel = app->add_subcommand("cancel", "Cancel a live request; its client gets the output so far");
   cancel->add_option("ID", options->request, "The id of the request, as `ctl requests` shows it");
   cancel->add_option("--model", options->model, "The model of the request, if the server has several");
+  auto* migrate =
+      app->add_subcommand("migrate", "Move a request to another replica, where it goes on with the tokens that it has");
+  migrate->add_option("ID", options->request, "The id of the request, as `ctl requests` shows it");
+  migrate->add_option("REPLICA", options->replica, "The number of the replica, as `ctl replicas` shows it");
   auto* replicas = app->add_subcommand("replicas", "List the replicas: their state, requests and device processes");
   auto* drain_replica =
       app->add_subcommand("drain-replica", "Give a replica no new requests; it ends when those that it has have ended");
@@ -321,6 +325,18 @@ Command add_ctl(CLI::App& pagoda) {
       const auto query = options->model.empty() ? std::string() : "?model=" + percent_encoded(options->model);
       return run_one(*options, "DELETE", "/admin/requests/" + options->request + query,
                      [&](const Json&) { std::printf("cancelled %s\n", options->request.c_str()); });
+    }
+    if (*migrate) {
+      if (!is_number(options->request) || !is_number(options->replica)) {
+        return exit_with(Error{ErrorCode::bad_config,
+                               "ctl migrate needs the ID of a request and the ID of a replica, which are numbers",
+                               "ID"});
+      }
+      return run_one(*options, "POST", "/admin/requests/" + options->request + "/migrate?replica=" + options->replica,
+                     [&](const Json&) {
+                       std::printf("request %s goes on at replica %s\n", options->request.c_str(),
+                                   options->replica.c_str());
+                     });
     }
     if (*replicas) {
       return run_one(*options, "GET", "/admin/replicas",

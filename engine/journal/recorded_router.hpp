@@ -32,9 +32,10 @@ enum class RouterInput : std::uint8_t {
   adapter_acquired,
   resume_replica,
   start_replica,
+  migrate,
 };
 constexpr RouterInput last_value(RouterInput) {
-  return RouterInput::start_replica;
+  return RouterInput::migrate;
 }
 
 /// A RouterCore that is recorded if there is a journal that may hold prompts.
@@ -123,6 +124,10 @@ class RecordedRouter {
   Effects hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {}) {
     recorder_.input(RouterInput::hand_over, requests, running);
     return noted(core_.hand_over(std::move(requests), running));
+  }
+  Effects migrate(SharedSpec request, ReplicaId from, ReplicaId to) {
+    recorder_.input(RouterInput::migrate, request, from, to);
+    return noted(core_.migrate(std::move(request), from, to));
   }
   Result<routing::JobId> ask(routing::ClientId client, std::size_t num_bytes) {
     recorder_.input(RouterInput::ask, client, num_bytes);

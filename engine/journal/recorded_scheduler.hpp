@@ -29,9 +29,10 @@ enum class SchedulerInput : std::uint8_t {
   reset_prefix_cache,
   masks_made,
   masks_late,
+  release_group,
 };
 constexpr SchedulerInput last_value(SchedulerInput) {
-  return SchedulerInput::masks_late;
+  return SchedulerInput::release_group;
 }
 
 /// Returns the form of a plan that is compared as an effect. It lacks the tokens of waiting candidates, which are long
@@ -71,6 +72,13 @@ class RecordedScheduler {
   void abort_group(RequestId request) {
     run(
         SchedulerInput::abort_group, [&](auto& core) { core.abort_group(request); }, request);
+  }
+  /// Returns whether there is such a group.
+  bool release_group(RequestId request) {
+    bool is_there = false;
+    run(
+        SchedulerInput::release_group, [&](auto& core) { is_there = core.release_group(request); }, request);
+    return is_there;
   }
   void expire_group(RequestId request, const Error& error) {
     run(

@@ -274,6 +274,12 @@ bool Replay::apply_scheduler_input(const CoreId& core, std::uint8_t input, Decod
       scheduler.abort_group(request);
       return true;
     }
+    case SchedulerInput::release_group: {
+      RequestId request = 0;
+      if (!read(in, request)) return false;
+      scheduler.release_group(request);
+      return true;
+    }
     case SchedulerInput::expire_group: {
       RequestId request = 0;
       Error error;

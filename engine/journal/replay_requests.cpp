@@ -173,6 +173,15 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
       router_->start_replica(replica);
       return true;
     }
+    case RouterInput::migrate: {
+      SharedSpec request;
+      ReplicaId from = 0;
+      ReplicaId to = 0;
+      if (!read(in, request, from, to) || !pagoda::is_valid(request)) return false;
+      if (!router_->placement().is_replica(from) || !router_->placement().is_replica(to)) return false;
+      effects(router_->migrate(std::move(request), from, to), "a request that moves");
+      return true;
+    }
     case RouterInput::hand_over: {
       std::vector<SharedSpec> requests;
       std::vector<RequestId> running;

@@ -24,7 +24,7 @@ class ReplicaReports {
   void ended(ReplicaId replica, std::string why);
   /// A replica that has ended is being started again.
   void starts(ReplicaId replica) { of(replica).is_starting = true; }
-  /// It takes requests. Its next report counts from 0; what it has counted before stays in the sums.
+  /// It takes requests. Its new scheduler counts from 0; what was counted before stays in the sums.
   void started(ReplicaId replica);
 
   /// Returns the sum of the reports, with a list of the replicas. It is healthy while any replica can run steps.

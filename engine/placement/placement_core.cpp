@@ -54,14 +54,19 @@ void PlacementCore::remember(const std::vector<std::uint64_t>& keys, ReplicaId r
 }
 
 ReplicaId PlacementCore::place(const RequestSpec& spec) {
+  return place_on(spec, std::nullopt);
+}
+
+ReplicaId PlacementCore::place_on(const RequestSpec& spec, std::optional<ReplicaId> only) {
   const std::vector<std::uint64_t> keys = keys_of(spec);
   const auto to_compute = [&](ReplicaId replica) {
     return std::ssize(*spec.prompt) - num_known(keys, replica) * config_.tokens_per_piece;
   };
+  if (only && state_of(*only) != ReplicaState::up) only.reset();
   const ReplicaState wanted = count(ReplicaState::up) > 0 ? ReplicaState::up : ReplicaState::draining;
   ReplicaId best = -1;
   for (ReplicaId replica = 0; replica < config_.num_replicas; ++replica) {
-    if (state_of(replica) != wanted) continue;
+    if (state_of(replica) != wanted || replica != only.value_or(replica)) continue;
     if (best < 0 || load(replica) + to_compute(replica) < load(best) + to_compute(best)) best = replica;
   }
   PAGODA_ASSERT(best >= 0, "a request is placed while a replica is not down");
@@ -73,10 +78,10 @@ ReplicaId PlacementCore::place(const RequestSpec& spec) {
   return best;
 }
 
-ReplicaId PlacementCore::place_again(const RequestSpec& spec) {
+ReplicaId PlacementCore::place_again(const RequestSpec& spec, std::optional<ReplicaId> wanted) {
   const std::int32_t num_losses = placed_.at(spec.id).num_losses;
   ended(spec.id);
-  const ReplicaId replica = place(spec);
+  const ReplicaId replica = place_on(spec, wanted);
   placed_.at(spec.id).num_losses = num_losses;
   return replica;
 }

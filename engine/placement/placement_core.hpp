@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -41,8 +42,8 @@ class PlacementCore {
 
   /// Chooses the replica that runs the request from now on. There must be one that is not down.
   ReplicaId place(const RequestSpec& spec);
-  /// Chooses another replica for a placed request, whose replica is down.
-  ReplicaId place_again(const RequestSpec& spec);
+  /// Places a placed request again: on `wanted` if it is up, else as place does.
+  ReplicaId place_again(const RequestSpec& spec, std::optional<ReplicaId> wanted = std::nullopt);
   /// Returns the replica of a request, which must have been placed and must not have ended.
   ReplicaId replica_of(RequestId id) const { return placed_.at(id).replica; }
   /// Call when a request has ended. A request that was never placed is ignored.
@@ -96,6 +97,7 @@ class PlacementCore {
     static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.key, self.replicas); }
   };
 
+  ReplicaId place_on(const RequestSpec& spec, std::optional<ReplicaId> only);
   std::vector<std::uint64_t> keys_of(const RequestSpec& spec) const;
   /// Returns how many pieces from the beginning the replica has computed.
   std::int64_t num_known(const std::vector<std::uint64_t>& keys, ReplicaId replica) const;

@@ -46,7 +46,8 @@ struct LiveRequest {
   RequestState state = RequestState::preparing;
   std::int64_t prompt_tokens = 0;  ///< number of tokens; 0 while the request is being prepared
   std::int64_t generated_tokens = 0;
-  double age_s = 0;  ///< seconds since arrival
+  double age_s = 0;        ///< seconds since arrival
+  ReplicaId replica = -1;  ///< the replica that runs it; -1 while the request is being prepared
 };
 
 }  // namespace pagoda

@@ -143,8 +143,16 @@ class RouterCore {
   /// Returns why the replica cannot be started again. Errors: invalid_request (there is no such replica, or it is not
   /// down), or the failure of the engine.
   Status check_start(ReplicaId replica) const;
-  /// A replica that was down takes requests again. check_start(replica) must be true, and no request may be placed on it.
+  /// A replica that was down takes requests again. check_start(replica) must be true, and no request may be placed on
+  /// it.
   void start_replica(ReplicaId replica);
+  /// Returns why a request cannot move to a replica. Errors: invalid_request with param "id" (no request with this id
+  /// is in the engine) or "replica" (there is no such replica, it is not up, or it runs the request), or the failure of
+  /// the engine.
+  Status check_migration(RequestId id, ReplicaId to) const;
+  /// Places a request with its progress again, which the scheduler of replica `from` has given up: at `to` if it is up,
+  /// else anywhere. Does nothing if the request has ended, or has moved because its replica went down.
+  Effects migrate(SharedSpec request, ReplicaId from, ReplicaId to);
   /// Takes the unfinished requests of replicas that are down, each with its progress, and places them again. Requests
   /// that have ended meanwhile are ignored; without a replica to go on, all are. `running`: those that its devices were
   /// computing. A request that was among them at two replicas fails (device_failed): it may be the reason why they went

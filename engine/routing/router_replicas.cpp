@@ -1,4 +1,4 @@
-// Replicas that drain, are down, or come back.
+// Replicas that drain, are down, or come back, and requests that move between replicas.
 
 #include <algorithm>
 #include <string>
@@ -81,6 +81,29 @@ Status RouterCore::check_start(ReplicaId replica) const {
 void RouterCore::start_replica(ReplicaId replica) {
   placement_.start(replica);
   count_rows();
+}
+
+Status RouterCore::check_migration(RequestId id, ReplicaId to) const {
+  if (Status known = check_is_replica(to); !known) return known;
+  if (!placement_.is_placed(id)) {
+    return fail(
+        Error{ErrorCode::invalid_request, "no request with the id " + std::to_string(id) + " is at a replica", "id"});
+  }
+  if (placement_.replica_of(id) == to) {
+    return invalid_replica("request " + std::to_string(id) + " is at " + name_of(to) + " already");
+  }
+  if (placement_.state_of(to) != placement::ReplicaState::up) return invalid_replica(name_of(to) + " is not up");
+  return {};
+}
+
+RouterCore::Effects RouterCore::migrate(SharedSpec request, ReplicaId from, ReplicaId to) {
+  Effects effects;
+  const bool none_is_left = placement_.count(placement::ReplicaState::down) == placement_.num_replicas();
+  if (failure_ || none_is_left) return effects;
+  if (!placement_.is_placed(request->id) || placement_.replica_of(request->id) != from) return effects;
+  placement_.place_again(*request, to);
+  effects.moved.push_back(std::move(request));
+  return effects;
 }
 
 RouterCore::Effects RouterCore::hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running) {

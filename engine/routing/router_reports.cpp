@@ -43,6 +43,7 @@ std::vector<LiveRequest> RouterCore::live_requests(const std::vector<GroupProgre
                                      .generated_tokens = 0,
                                      .age_s = static_cast<double>(now - request.arrival.at_us) / 1e6});
     if (!request.outside) live.state = RequestState::waiting;
+    if (placement_.is_placed(id)) live.replica = placement_.replica_of(id);
     next = std::find_if(next, progress.end(), [id = id](const GroupProgress& group) { return group.id >= id; });
     if (next == progress.end() || next->id != id) continue;
     live.state = next->state;

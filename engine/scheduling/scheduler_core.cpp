@@ -63,6 +63,18 @@ void SchedulerCore::abort_group(RequestId request) {
   }
 }
 
+bool SchedulerCore::release_group(RequestId request) {
+  SequenceGroup* group = table_.find(request);
+  if (group == nullptr) return false;
+  erase_group(*group);
+  return true;
+}
+
+bool SchedulerCore::is_given_up(StepId last_planned) const {
+  if (plan_outstanding() && this->last_planned() <= last_planned) return false;
+  return in_flight_.empty() || in_flight_.front().step > last_planned;
+}
+
 void SchedulerCore::expire_group(RequestId request, const Error& error) {
   if (SequenceGroup* group = table_.find(request)) {
     ++stats_.requests_failed_total;

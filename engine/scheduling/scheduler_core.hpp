@@ -52,6 +52,13 @@ class SchedulerCore final : private GroupEffects {
   void add_group(SharedSpec spec);
   /// Ends the group in any state. A group that has ended or never existed is ignored.
   void abort_group(RequestId request);
+  /// Gives a group in any state up, without an output: another scheduler continues it. Returns whether there is such a
+  /// group. The group must not be added again before is_given_up().
+  bool release_group(RequestId request);
+  /// Returns whether no step and no plan that began before the release of a group is under way. `last_planned`: the
+  /// last step that was planned then.
+  bool is_given_up(StepId last_planned) const;
+  StepId last_planned() const { return batch_planner_.last_planned(); }
   /// Ends the group because its time is over: it fails with `error`. An unknown group is ignored.
   void expire_group(RequestId request, const Error& error);
   /// Ends a sequence because of a stop string; its tokens in flight are dropped.

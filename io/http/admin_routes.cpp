@@ -51,7 +51,9 @@ void write_request(wire::JsonWriter& list, const LiveRequest& request, const std
       .value_or_null(request.adapter)
       .field("state", to_string(request.state));
   list.field("prompt_tokens", request.prompt_tokens).field("generated_tokens", request.generated_tokens);
-  list.field("age_s", request.age_s).close_object();
+  list.field("age_s", request.age_s);
+  if (request.replica >= 0) list.field("replica", request.replica);
+  list.close_object();
 }
 
 void list_requests(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
@@ -77,17 +79,23 @@ std::optional<Id> id_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(id) : std::nullopt;
 }
 
-void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
-  const std::string text(find_value(request.params, "id"));
-  const auto id = id_of<RequestId>(text);
+/// Returns the request that the path names. Without one, answers with an error.
+std::optional<RequestId> request_of(const ApiContext& context, Exchange& exchange, const Request& request) {
+  const auto id = id_of<RequestId>(find_value(request.params, "id"));
   if (!id) {
-    return exchange->respond_error(
+    exchange.respond_error(
         invalid_request("id must be the number of a live request; GET /admin/requests lists them", "id"));
-  }
-  if (context.models.are_several() && find_value(request.query, "model").empty()) {
-    return exchange->respond_error(invalid_request(
+  } else if (context.models.are_several() && find_value(request.query, "model").empty()) {
+    exchange.respond_error(invalid_request(
         "each model numbers its own requests: add ?model=NAME; GET /admin/requests lists ids and models", "model"));
+    return std::nullopt;
   }
+  return id;
+}
+
+void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  const auto id = request_of(context, *exchange, request);
+  if (!id) return;
   const auto model = model_of_query(context, request);
   if (!model) return exchange->respond_error(model.error());
   spdlog::info("{} cancels request {}", name_of(request), *id);
@@ -99,6 +107,26 @@ void cancel_request(const ApiContext& context, std::shared_ptr<Exchange> exchang
         }
         answer_object(answering, [&](wire::JsonWriter& json) { json.field("id", id).field("cancelled", true); });
       });
+}
+
+/// Answers when the request is at the other replica.
+void migrate_request(const ApiContext& context, std::shared_ptr<Exchange> exchange, const Request& request) {
+  if (has_fields(*exchange, request)) return;
+  const auto id = request_of(context, *exchange, request);
+  if (!id) return;
+  const auto replica = id_of<ReplicaId>(find_value(request.query, "replica"));
+  if (!replica) {
+    return exchange->respond_error(
+        invalid_request("replica must be the number of a replica; GET /admin/replicas lists them", "replica"));
+  }
+  const auto model = model_of_query(context, request);
+  if (!model) return exchange->respond_error(model.error());
+  query_model(context, **model, std::move(exchange), actors::MigrateRequest{*id, *replica},
+              [id = *id, replica = *replica, name = std::string(name_of(request))](Exchange& answering, auto&) {
+                spdlog::info("{} moves request {} to replica {}", name, id, replica);
+                answer_object(answering,
+                              [&](wire::JsonWriter& json) { json.field("id", id).field("replica", replica); });
+              });
 }
 
 void list_replicas(const ApiContext& context, std::shared_ptr<Exchange> exchange) {
@@ -194,6 +222,8 @@ void add_admin_routes(Routes& routes, const ApiContext& context) {
              [&context](const auto& exchange, const Request&) { list_requests(context, exchange); });
   routes.add(Verb::delete_, "/admin/requests/{id}", Access::admin,
              [&context](const auto& exchange, const Request& request) { cancel_request(context, exchange, request); });
+  routes.add(Verb::post, "/admin/requests/{id}/migrate", Access::admin,
+             [&context](const auto& exchange, const Request& request) { migrate_request(context, exchange, request); });
   routes.add(Verb::get, "/admin/replicas", Access::admin,
              [&context](const auto& exchange, const Request&) { list_replicas(context, exchange); });
   routes.add(Verb::post, "/admin/replicas/{id}/drain", Access::admin,

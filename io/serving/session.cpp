@@ -36,6 +36,9 @@ Answer to_answer(const PrefixCacheReset& reset) {
 Answer to_answer(const ReplicaDrained& drained) {
   return drained.status ? Answer(drained) : Answer(drained.status.error());
 }
+Answer to_answer(const RequestMigrated& migrated) {
+  return migrated.status ? Answer(migrated) : Answer(migrated.status.error());
+}
 Answer to_answer(const ReplicaStarted& started) {
   return started.status ? Answer(started) : Answer(started.status.error());
 }
@@ -133,6 +136,7 @@ struct SessionState {
   void ask(const SendQuery& what, const AbortRequest& query) { ask_for<CancelReply>(what, query); }
   void ask(const SendQuery& what, const ResetPrefixCache& query) { ask_for<PrefixCacheReset>(what, query); }
   void ask(const SendQuery& what, const DrainReplica& query) { ask_for<ReplicaDrained>(what, query); }
+  void ask(const SendQuery& what, const MigrateRequest& query) { ask_for<RequestMigrated>(what, query); }
   void ask(const SendQuery& what, const StartReplica& query) { ask_for<ReplicaStarted>(what, query); }
   void ask(const SendQuery& what, const GetMetrics& query) { ask_for<metrics::EngineMetrics>(what, query); }
   void ask(const SendQuery& what, const GetView& query) { ask_for<view::EngineView>(what, query); }

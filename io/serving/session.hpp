@@ -23,7 +23,7 @@ namespace pagoda::serving {
 using Query =
     std::variant<SharedAdapterChange, actors::TokenizeRequest, actors::DetokenizeRequest, actors::GetModelInfo,
                  actors::GetStats, actors::GetMetrics, actors::GetView, actors::ListRequests, actors::AbortRequest,
-                 actors::ResetPrefixCache, actors::DrainReplica, actors::StartReplica>;
+                 actors::ResetPrefixCache, actors::DrainReplica, actors::StartReplica, actors::MigrateRequest>;
 /// The engine has made a change of adapters.
 struct AdapterChanged {
   SharedAdapterChange change;
@@ -34,7 +34,7 @@ using SharedView = std::shared_ptr<const view::EngineView>;
 /// answer.
 using Answer = std::variant<TokenIds, std::string, ModelInfo, EngineStats, SharedMetrics, SharedView,
                             actors::RequestList, actors::CancelReply, actors::PrefixCacheReset, actors::ReplicaDrained,
-                            actors::ReplicaStarted, AdapterChanged, Error>;
+                            actors::ReplicaStarted, actors::RequestMigrated, AdapterChanged, Error>;
 
 // Events. `tag` is the number that the user of the session gave to the request or query.
 

@@ -378,7 +378,8 @@ TEST_F(AdaptersOfTwoProcesses, OneThatFailsWhileItStartsIsDownAndMayStartOnceMor
   send_anonymously(caf::actor_cast<DeviceKeeperActor>(last_process_.at(0)),
                    DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, true, ProcessEnd::died});
   unblock();
-  EXPECT_FALSE(started.get());
+  started.wait();  // it may have started before it goes down
+  ASSERT_TRUE(comes_true([&] { return ask<EngineStats>(shared_.router, GetStats{}).replicas.at(0).state == "down"; }));
   no_more_workers_.at(0) = false;
   EXPECT_TRUE(
       comes_true([&] { return static_cast<bool>(ask<ReplicaStarted>(shared_.router, StartReplica{0}).status); }));
@@ -386,6 +387,22 @@ TEST_F(AdaptersOfTwoProcesses, OneThatFailsWhileItStartsIsDownAndMayStartOnceMor
   ASSERT_TRUE(submit(2, 20, "a"));
   ASSERT_TRUE(received_->wait_for(2));
   expect_right(2, 20);
+}
+
+TEST_F(AdaptersOfTwoProcesses, TheEngineFailsWithTheLastOneThoughAnotherStarts) {
+  add_all({"a"});
+  ASSERT_TRUE(ask<ReplicaDrained>(shared_.router, DrainReplica{0}).status);
+  block("a");
+  EXPECT_TRUE(ask<ReplicaStarted>(shared_.router, StartReplica{0, false}).status);
+  wait_for_reads("a", 3);
+  runners_->step_us = 1000;
+  ASSERT_TRUE(submit(1, 150));
+  no_more_workers_.at(1) = true;
+  send_anonymously(caf::actor_cast<DeviceKeeperActor>(last_process_.at(1)),
+                   DeviceFailed{{ErrorCode::device_failed, "it was killed"}, false, true, ProcessEnd::died});
+  ASSERT_TRUE(received_->wait_for(1)) << "no request is left without an answer";
+  unblock();
+  EXPECT_FALSE(submit(2, 5));
 }
 
 TEST_F(EngineOfFakes, WithoutAdaptersRefusesThemAndListsNone) {

@@ -65,6 +65,10 @@ class SeveralReplicas : public SeveralDevices {
     caf::anon_send_exit(replica(id).devices.workers.at(0), caf::exit_reason::kill);
   }
   bool is_down(std::size_t id) { return stats().replicas.at(id).state == "down"; }
+  std::vector<LiveRequest> requests() { return ask<RequestList>(shared_.router, ListRequests{}).requests; }
+  Status migrate(RequestId id, ReplicaId to) {
+    return ask<RequestMigrated>(shared_.router, MigrateRequest{id, to}).status;
+  }
   Status drain(ReplicaId id) { return ask<ReplicaDrained>(shared_.router, DrainReplica{id, true, true}).status; }
   Status start(ReplicaId id) { return ask<ReplicaStarted>(shared_.router, StartReplica{id}).status; }
   /// Drains a replica on another thread, and waits until it takes no new requests. The answer comes when it has ended.
@@ -375,6 +379,79 @@ TEST_F(TwoReplicas, AnEngineMayEndWhileOneStarts) {
   ASSERT_TRUE(drain(0));
   EXPECT_TRUE(ask<ReplicaStarted>(shared_.router, StartReplica{0, false}).status);
   // The destructor ends the engine and waits for every actor.
+}
+
+TEST_F(TwoReplicas, ARequestMovesWithItsTokens) {
+  runners_->step_us = 1000;
+  submit_all(1, 6, 150);
+  ASSERT_TRUE(all_have_tokens(6));
+  for (const LiveRequest& request : requests()) {
+    const ReplicaId other = 1 - request.replica;
+    EXPECT_TRUE(migrate(request.id, other));
+    const auto now = requests();
+    EXPECT_EQ(std::ranges::find(now, request.id, &LiveRequest::id)->replica, other);
+    EXPECT_TRUE(migrate(request.id, request.replica)) << "and back";
+  }
+  expect_all_right(1, 6, 150);
+  EXPECT_EQ(stats().requests_failed_total, 0);
+  EXPECT_EQ(stats().requests_finished_total, 6);
+}
+
+TEST_F(TwoReplicas, OnlyARequestOfAReplicaMovesAndOnlyToOneThatIsUp) {
+  runners_->step_us = 1000;
+  submit_all(1, 1, 150);
+  ASSERT_TRUE(all_have_tokens(1));
+  const LiveRequest one = requests().front();
+  const auto why = [&](RequestId id, ReplicaId to) {
+    const Status moved = migrate(id, to);
+    return moved ? std::string() : moved.error().param + ": " + moved.error().message;
+  };
+  EXPECT_EQ(why(one.id, 2), "replica: there is no replica 2; the engine has 2");
+  EXPECT_EQ(why(one.id + 100, 0), "id: no request with the id " + std::to_string(one.id + 100) + " is at a replica");
+  EXPECT_TRUE(why(one.id, one.replica).ends_with("already"));
+  const ReplicaId other = 1 - one.replica;
+  ASSERT_TRUE(drain(other));
+  EXPECT_EQ(why(one.id, other), "replica: replica " + std::to_string(other) + " is not up");
+  expect_all_right(1, 1, 150);
+  EXPECT_FALSE(migrate(one.id, other)) << "it has ended";
+}
+
+TEST_F(ThreeReplicas, RequestsMoveAtAnyTimeWhileReplicasEndAndStartAndNoTokenChanges) {
+  std::mt19937_64 random(13);
+  runners_->step_us = 200;
+  constexpr std::uint64_t kRequests = 60;
+  int num_moved = 0;
+  std::uint64_t tag = 0;
+  while (tag < kRequests) {
+    submit_all(tag + 1, tag + 10, 60);
+    tag += 10;
+    for (int i = 0; i < 40; ++i) {
+      const auto now = requests();
+      if (now.empty()) break;
+      num_moved += migrate(now[random() % now.size()].id, static_cast<ReplicaId>(random() % 3)) ? 1 : 0;
+      if (i % 20 != 10) continue;
+      const auto id = static_cast<ReplicaId>(random() % 3);
+      ASSERT_TRUE(drain(id));
+      ASSERT_TRUE(start(id));
+    }
+  }
+  expect_all_right(1, kRequests, 60);
+  EXPECT_GE(num_moved, 40);
+  EXPECT_EQ(stats().requests_failed_total, 0);
+  EXPECT_EQ(stats().requests_finished_total, static_cast<std::int64_t>(kRequests));
+}
+
+TEST_F(TwoReplicas, ARequestIsCancelledWhileItMoves) {
+  runners_->step_us = 1000;
+  submit_all(1, 8, 150);
+  ASSERT_TRUE(all_have_tokens(8));
+  for (const LiveRequest& request : requests()) {
+    auto moved = std::async(std::launch::async, [&] { return migrate(request.id, 1 - request.replica); });
+    EXPECT_TRUE(ask<CancelReply>(shared_.router, AbortRequest{request.id}).found);
+    moved.wait();
+  }
+  ASSERT_TRUE(received_->wait_for(8));
+  EXPECT_TRUE(requests().empty());
 }
 
 TEST_F(TwoReplicas, ADrainThatWaitsMayStopWaiting) {

@@ -261,6 +261,7 @@ RequestRouterActor::behavior_type fake_router(Self self, const std::shared_ptr<F
       [](const ChildGone&) {},
       [](const DrainReplica&) { return ReplicaDrained{}; },
       [](const StartReplica&) { return ReplicaStarted{}; },
+      [](const MigrateRequest&) { return RequestMigrated{}; },
       [](const ConnectRoot&) {},
       [](const ReplicaDown&) {},
       [](const EngineFailed&) {},
