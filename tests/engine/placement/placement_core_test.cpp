@@ -75,6 +75,21 @@ TEST(Placement, PlacesTheRequestsOfAReplicaThatIsDownAgain) {
   EXPECT_EQ(core.num_placed_on(1), 2);
 }
 
+TEST(Placement, PlacesARequestWhereItIsWantedIfThatReplicaIsUp) {
+  PlacementCore core({.num_replicas = 3});
+  core.place(request(1, 5, 640));
+  ASSERT_EQ(core.replica_of(1), 0);
+  EXPECT_EQ(core.place_again(request(1, 5, 640), 2), 2);
+  EXPECT_EQ(core.load(0), 0);
+  EXPECT_EQ(core.load(2), 645);
+  core.drain(1);
+  EXPECT_EQ(core.place_again(request(1, 5, 640), 1), 0) << "it drains";
+  core.take_down(1);
+  EXPECT_EQ(core.place_again(request(1, 5, 640), 1), 0);
+  core.start(1);
+  EXPECT_EQ(core.place_again(request(1, 5, 640), 1), 1);
+}
+
 TEST(Placement, ASavedCoreKeepsTheStatesOfItsReplicas) {
   PlacementCore core({.num_replicas = 3});
   core.place(request(1, 5, 64));

@@ -110,6 +110,27 @@ TEST(RouterReplicas, AReplicaStartsAgainWhenItsRequestsHaveMoved) {
   EXPECT_TRUE(router.core.check_drain(1));
 }
 
+TEST(RouterReplicas, ARequestMovesUnlessItHasEndedOrMovedMeanwhile) {
+  RoutedRequests router(3);
+  const SharedSpec spec = router.submit(1);
+  const ReplicaId from = router.core.replica_of(spec->id);
+  const ReplicaId to = (from + 1) % 3;
+  const ReplicaId third = (from + 2) % 3;
+  EXPECT_TRUE(router.core.check_migration(spec->id, to));
+  EXPECT_EQ(router.core.check_migration(spec->id, from).error().param, "replica");
+  EXPECT_EQ(router.core.check_migration(spec->id, 3).error().param, "replica");
+  EXPECT_EQ(router.core.check_migration(spec->id + 1, to).error().param, "id");
+  EXPECT_EQ(router.core.migrate(spec, from, to).moved.size(), 1U);
+  EXPECT_EQ(router.core.replica_of(spec->id), to);
+  EXPECT_TRUE(router.core.migrate(spec, from, third).empty()) << "it has moved before";
+  router.core.replica_down(third);
+  EXPECT_EQ(router.core.check_migration(spec->id, third).error().param, "replica");
+  EXPECT_EQ(router.core.migrate(spec, to, third).moved.size(), 1U) << "it went down meanwhile";
+  EXPECT_NE(router.core.replica_of(spec->id), third);
+  router.core.closed(spec->id, {}, 20);
+  EXPECT_TRUE(router.core.migrate(spec, from, to).empty());
+}
+
 TEST(RouterReplicas, ASavedRouterGoesOnWithoutTheReplicasThatAreDown) {
   RoutedRequests router(3);
   router.submit(1);

@@ -134,6 +134,41 @@ void Simulation::resume(RequestSpec& spec, Received& received) const {
   spec.progress = std::move(progress);
 }
 
+void Simulation::give_up(RequestId request) {
+  const StepId last_planned = scheduler_.core().last_planned();
+  forget_samples_of(request);
+  if (scheduler_.release_group(request)) given_up_.emplace(request, last_planned);
+}
+
+void Simulation::give_back() {
+  for (auto request = given_up_.begin(); request != given_up_.end();) {
+    const auto& [id, last_planned] = *request;
+    if (!scheduler_.core().is_given_up(last_planned)) {
+      ++request;
+      continue;
+    }
+    const Received& received = received_.at(id);
+    const RequestSpec& spec = *received.spec;
+    auto progress = std::make_shared<RequestProgress>();
+    const bool is_beam_search = spec.sampling.use_beam_search;
+    const std::int64_t count = is_beam_search ? spec.sampling.n : spec.sampling.num_sequences();
+    for (std::int32_t index = 0; index < count; ++index) {
+      auto& sequence = progress->sequences.emplace_back();
+      sequence.result.index = index;
+      if (const auto tokens = received.tokens.find(index); tokens != received.tokens.end()) {
+        sequence.result.token_ids = tokens->second;
+      }
+      if (spec.sampling.reports_cumulative_logprob()) sequence.result.cumulative_logprob = 0;
+      sequence.ended = received.finished.contains(index);
+    }
+    for (std::size_t i = 0; i < received.prompt_logprobs.size(); ++i) progress->prompt_logprobs.add(LogprobEntry{});
+    scheduler_.add_group(with_progress(spec, std::move(progress)));
+    ++num_given_back_;
+    request = given_up_.erase(request);
+    after_scheduler_event();
+  }
+}
+
 void Simulation::after_scheduler_event() {
   if (const auto broken = scheduler_.core().check_invariants()) fail("scheduler: " + *broken);
   for (scheduling::MaskJob& job : scheduler_.take_mask_jobs()) mask_jobs_.push_back(std::move(job));
@@ -432,7 +467,7 @@ std::optional<std::string> Simulation::run() {
   constexpr std::int64_t kMessagesWithDeaths = 50'000;
   std::uniform_real_distribution<double> chance(0, 1);
   std::int64_t messages = 0;
-  while (!error_ && deliver_one()) {
+  for (give_back(); !error_ && deliver_one(); give_back()) {
     now_ += 10;
     if (++messages > 400'000) fail("no end in sight");
     const bool may_die = messages <= kMessagesWithDeaths;
@@ -441,6 +476,8 @@ std::optional<std::string> Simulation::run() {
       const RequestId request = 1 + random_() % static_cast<RequestId>(arrived_);
       if (now_ / 10 % 3 == 0) {  // derived and not drawn, so that later draws of a seed do not change
         scheduler_.expire_group(request, {ErrorCode::timeout, "its time is over"});
+      } else if (now_ / 10 % 3 == 1) {
+        give_up(request);
       } else {
         scheduler_.abort_group(request);
       }

@@ -46,6 +46,8 @@ class Simulation {
   std::int64_t overtaken_groups() const { return num_overtaken_; }
   /// Returns the number of groups that gave way to a more urgent one.
   std::int64_t giving_way() const { return num_giving_way_; }
+  /// Returns how often a request was given up and given back.
+  std::int64_t given_back() const { return num_given_back_; }
   /// Returns the number of requests that failed because they killed workers.
   std::int64_t poisons_found() const;
   /// Returns a digest of all steps and block moves: a change that decides nothing differently has the same.
@@ -75,6 +77,10 @@ class Simulation {
   void add_request();
   /// Gives tokens to each of its sequences, some of which may have ended.
   void resume(RequestSpec& spec, Received& received) const;
+  /// Takes a request from the scheduler, as if another replica should continue it.
+  void give_up(RequestId request);
+  /// Gives requests back, with the tokens that were received, when nothing that is under way has to do with them.
+  void give_back();
   bool deliver_one();
   void after_scheduler_event();
   void check_head_is_offered(const MemoryRequest& plan);
@@ -110,6 +116,7 @@ class Simulation {
   std::deque<StopHit> stops_;
   std::vector<scheduling::MaskJob> mask_jobs_;
   std::map<RequestId, Received> received_;
+  std::map<RequestId, StepId> given_up_;  ///< with the last step that was planned before
   /// The sequences with a sample in flight that will be used, and the steps that sample; with stages.
   std::map<SequenceId, StepId> unknown_samples_;
   std::set<StepId> steps_without_masks_;  ///< the steps in flight that wait for masks; with stages
@@ -119,6 +126,7 @@ class Simulation {
   std::int64_t num_early_shares_ = 0;
   std::int64_t num_overtaken_ = 0;
   std::int64_t num_giving_way_ = 0;
+  std::int64_t num_given_back_ = 0;
   std::int64_t num_preempted_ = 0;  ///< as reported to requests; so is the next
   std::int64_t num_restarted_ = 0;
   std::int64_t num_drafts_ = 0;  ///< as reported to requests; so is the next

@@ -27,6 +27,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   std::int64_t misled_readers = 0;
   std::int64_t overtaken_groups = 0;
   std::int64_t giving_way = 0;
+  std::int64_t given_back = 0;
   std::int64_t poisons_found = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     Simulation simulation(random_simulation(seed), seed);
@@ -46,6 +47,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
     misled_readers += simulation.misled_readers();
     overtaken_groups += simulation.overtaken_groups();
     giving_way += simulation.giving_way();
+    given_back += simulation.given_back();
     poisons_found += simulation.poisons_found();
   }
   EXPECT_GT(preemptions, kOften) << "the seeds must press memory";
@@ -63,6 +65,7 @@ TEST(Simulation, EverySeedEndsEveryRequestWithItsOwnTokens) {
   EXPECT_GT(poisons_found, kOften) << "workers must die of requests";
   EXPECT_GT(overtaken_groups, kSometimes) << "waiting groups must come in before swapped ones";
   EXPECT_GT(giving_way, kSometimes) << "groups must give way to more urgent ones";
+  EXPECT_GT(given_back, kOften) << "requests must leave and come back";
 }
 
 TEST(Simulation, ConfigurationsThatFewHaveEndEveryRequestWithItsOwnTokens) {
