@@ -16,6 +16,7 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+from random import Random
 
 from adapters_test import make_adapter
 from worker_load import PROMPTS, SLOWNESS, Connection, LoadCase, WorkerServer, lives, request
@@ -163,6 +164,40 @@ class Replicas(LoadCase):
         self.assertFalse(set(after["worker_pids"]) & set(first_pids), "both have new processes")
         for wrong, why in (("1", "replica 1 is up"), ("2", "there is no replica 2"), ("one", "which is a number")):
             self.assertIn(why, self.ctl("start-replica", wrong, code=2 if wrong == "one" else 1))
+
+    def test_requests_move_between_replicas(self):
+        server = self.start(3)
+        expected = self.expect(self.submit(NUM_REQUESTS))
+        random = Random(5)
+        outcomes = []
+        num_moved = 0
+        while num_moved < 100:
+            self.assertLess(len(outcomes), 20 * NUM_REQUESTS, "requests end before they can move")
+            outcomes += self.submit(NUM_REQUESTS)
+            while not outcomes[-1].ended.is_set() and num_moved < 100:
+                running = [one for one in json.loads(self.fetch("/admin/requests"))["requests"] if one["state"] == "running"]
+                if not running:
+                    continue
+                one = random.choice(running)
+                to = (one["replica"] + random.choice([1, 2])) % 3
+                try:
+                    self.assertEqual(json.loads(self.fetch(f"/admin/requests/{one['id']}/migrate?replica={to}", {})),
+                                     {"id": one["id"], "replica": to})
+                    num_moved += 1
+                except urllib.error.HTTPError as error:  # it has ended meanwhile
+                    self.assertEqual(json.loads(error.read())["error"]["param"], "id")
+        self.expect(outcomes, expected * (len(outcomes) // NUM_REQUESTS))
+        after = server.stats()
+        self.assertEqual((after["requests_failed_total"], after["worker_deaths_total"]), (0, 0))
+        for wrong, why in ((("1", "7"), "there is no replica 7"), (("99999999", "1"), "no request with the id 99999999"),
+                           (("one", "1"), "which are numbers")):
+            self.assertIn(why, self.ctl("migrate", *wrong, code=2 if wrong[0] == "one" else 1))
+        slow = self.connection.submit(dict(request(1, 400), ignore_eos=True))
+        server.wait_for(lambda s: s["requests_running"] == 1)
+        (one,) = json.loads(self.fetch("/admin/requests"))["requests"]
+        to = str((one["replica"] + 1) % 3)
+        self.assertEqual(self.ctl("migrate", str(one["id"]), to), f"request {one['id']} goes on at replica {to}\n")
+        self.assertTrue(slow.ended.wait(60 * SLOWNESS))
 
     def test_a_prompt_goes_where_its_beginning_was_computed(self):
         server = self.start(3)
