@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -35,6 +36,8 @@ struct SupervisorState {
     RunningReplica running;
     bool has_failed = false;  ///< it waits for its end, or is ending
     bool has_ended = false;
+    /// The answer to RestartReplica, while it is being started again; until then it has ended.
+    std::optional<Promise<RestartedReplica>> starting = {};
   };
   struct Kept {
     SharedActors actors;
@@ -97,15 +100,25 @@ bool is_last(const SupervisorState::Kept& kept, std::size_t id) {
   return num_left == 1 && is_left(kept, id);
 }
 
+void answer_start(SupervisorState::OneReplica& its, Result<SchedulerActor> scheduler) {
+  auto promise = *std::exchange(its.starting, std::nullopt);
+  deliver(promise, RestartedReplica{std::move(scheduler)});
+}
+
 /// The engine goes on without a replica, or fails if no other one is left. Does nothing if the replica has ended or
 /// failed before.
 void fail_replica(Self self, ReplicaId id, const Error& error) {
   auto& state = state_of(self);
   const auto index = static_cast<std::size_t>(id);
+  auto& its = state.kept->replicas.at(index);
+  if (its.starting) {
+    end_now(its.running.supervisor);
+    return answer_start(its, fail(error));
+  }
   if (state.failing || !is_left(*state.kept, index)) return;
   if (is_last(*state.kept, index)) return fail_engine(self, error);
   spdlog::error("replica {} is down, the engine goes on without it: {}", id, error.message);
-  state.kept->replicas[index].has_failed = true;
+  its.has_failed = true;
   send(self, state.kept->actors.router, ReplicaDown{error, id});
 }
 
@@ -141,28 +154,33 @@ caf::typed_response_promise<ReplicaEnded> end_replica(Self self, ReplicaId id) {
   return promise.handle();
 }
 
-/// Takes a replica that was made again.
-Result<SchedulerActor> take_replica(Self self, ReplicaId id, Result<RunningReplica> made) {
-  auto& state = state_of(self);
-  if (!made) return fail(std::move(made.error()));
-  if (state.failing) return fail(actor_ended());  // the maker has ended it
-  const auto me = caf::actor_cast<SupervisorActor>(self);
-  auto& its = state.kept->replicas.at(static_cast<std::size_t>(id));
-  its = {std::move(*made)};
-  watch(me, its.running.supervisor);
-  send(self, its.running.supervisor, ConnectRoot{me});  // if it has failed meanwhile, it reports that now
+/// The replica has the adapters that the others have, and counts as left from now on. Does nothing if it has failed.
+void end_start(Self self, ReplicaId id, const ReplicaSupervisorActor& supervisor) {
+  auto& its = state_of(self).kept->replicas.at(static_cast<std::size_t>(id));
+  if (!its.starting || its.running.supervisor != supervisor) return;
+  its.has_ended = its.has_failed = false;
   spdlog::info("replica {} is started again", id);
-  return its.running.actors.scheduler;
+  answer_start(its, its.running.actors.scheduler);
 }
 
-/// Calls `then` when a replica that was made again has the adapters that the others have.
-template <class Then>
-void load_adapters(Self self, ReplicaId id, const Result<RunningReplica>& made, Then then) {
-  const AdapterStoreActor& store = state_of(self).kept->actors.adapter_store;
-  if (!store || !made || state_of(self).failing) return then();
+/// Takes a replica that was made again, and has the adapters loaded there.
+void begin_start(Self self, ReplicaId id, Result<RunningReplica> made, Promise<RestartedReplica> promise) {
+  auto& state = state_of(self);
+  if (made && state.failing) made = fail(actor_ended());  // the maker has ended it
+  if (!made) return deliver(promise, RestartedReplica{fail(std::move(made.error()))});
+  const auto me = caf::actor_cast<SupervisorActor>(self);
+  auto& its = state.kept->replicas.at(static_cast<std::size_t>(id));
+  its.running = std::move(*made);
+  its.starting = std::move(promise);
+  const ReplicaSupervisorActor& supervisor = its.running.supervisor;
+  watch(me, supervisor);
+  send(self, supervisor, ConnectRoot{me});
+  const AdapterStoreActor& store = state.kept->actors.adapter_store;
+  if (!store) return end_start(self, id, supervisor);
   pagoda::actors::request(
-      self, store, ConnectLoader{id, made->actors.scheduler}, [then](const LoaderConnected&) mutable { then(); },
-      [then](caf::error&) mutable { then(); });  // the store has ended, and the engine fails
+      self, store, ConnectLoader{id, its.running.actors.scheduler},
+      [self, id, supervisor](const LoaderConnected&) { end_start(self, id, supervisor); },
+      [](caf::error&) {});  // the store has ended, and the engine fails
 }
 
 caf::typed_response_promise<RestartedReplica> restart_replica(Self self, ReplicaId id) {
@@ -180,11 +198,7 @@ caf::typed_response_promise<RestartedReplica> restart_replica(Self self, Replica
   PAGODA_ASSERT(its.has_ended, "a replica that starts again has ended");
   pagoda::actors::request(
       self, state.kept->maker, MakeReplica{id, its.running},
-      [self, id, promise](MadeReplica& answer) {
-        load_adapters(self, id, answer.made, [self, id, promise, made = answer.made]() mutable {
-          deliver(promise, RestartedReplica{take_replica(self, id, std::move(made))});
-        });
-      },
+      [self, id, promise](MadeReplica& answer) { begin_start(self, id, std::move(answer.made), promise); },
       [promise](caf::error&) mutable { deliver(promise, RestartedReplica{fail(actor_ended())}); });
   return promise.handle();
 }
