@@ -31,7 +31,7 @@ PlansDone plans_done_of(const std::vector<DeviceFactory>& ranks) {
 using SharedRanks = std::shared_ptr<const std::vector<DeviceFactory>>;
 
 /// The device factories of an engine, so that starts of processes which block can be ended. It does not keep them, nor
-/// the memory that they have. Thread-safe.
+/// the memory that they have. Thread-safe; DeviceFactory::give_up must not block.
 class DeviceStarts {
  public:
   void add(ReplicaId replica, const SharedRanks& ranks) {

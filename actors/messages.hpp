@@ -128,7 +128,8 @@ struct MigrateRequest {
 };
 struct RequestMigrated {
   /// Errors: invalid_request with param "id" (no replica has such a request, or it is moving) or "replica" (there is no
-  /// such replica, it is not up, or it has the request), or the failure of a replica meanwhile.
+  /// such replica, it is not up, or it has the request; or it went down meanwhile, and the request goes on elsewhere),
+  /// or the failure of the engine.
   Status status;
 };
 

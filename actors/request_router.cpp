@@ -115,7 +115,7 @@ void hand_over(Self self, ReplicaId id, std::optional<std::vector<RequestId>> ru
   auto& state = state_of(self);
   pagoda::actors::request(
       self, state.outputs, HandOver{.scheduler = state.replicas.at(static_cast<std::size_t>(id)).scheduler},
-      [self, running = std::move(running)](HandedOver& handed_over) mutable {
+      [self, id, running = std::move(running)](HandedOver& handed_over) mutable {
         auto& core = *state_of(self).core;
         if (!running) {
           running.emplace();
@@ -124,7 +124,7 @@ void hand_over(Self self, ReplicaId id, std::optional<std::vector<RequestId>> ru
         if (!handed_over.requests.empty()) {
           spdlog::warn("{} requests go on at another replica", handed_over.requests.size());
         }
-        apply(self, core.hand_over(std::move(handed_over.requests), *running));
+        apply(self, core.hand_over(id, std::move(handed_over.requests), *running));
       },
       [](caf::error&) {});  // the output processor has ended, and each request with it
 }
@@ -377,9 +377,22 @@ caf::typed_response_promise<RequestMigrated> migrate(Self self, const MigrateReq
   };
   const auto from = state.core->core().replica_of(message.request);
   const SchedulerActor scheduler = scheduler_of(state, message.request);
-  auto on_handed_over = [self, from, to = message.replica, answer, has_ended](HandedOver& handed_over) mutable {
-    if (handed_over.requests.empty()) return answer(fail(has_ended));
-    apply(self, state_of(self).core->migrate(std::move(handed_over.requests.front()), from, to));
+  auto on_handed_over = [self, id = message.request, from, to = message.replica, answer,
+                         has_ended](HandedOver& handed_over) mutable {
+    auto& core = *state_of(self).core;
+    if (!handed_over.requests.empty()) {
+      apply(self, core.migrate(std::move(handed_over.requests.front()), from, to));
+    }
+    // Meanwhile it may have ended, or moved with all requests of its replica, or the other replica may have gone.
+    if (core.core().has_failed()) return answer(tl::unexpected(core.core().no_answer()));
+    const auto& placement = core.core().placement();
+    if (!placement.is_placed(id)) return answer(fail(has_ended));
+    if (const ReplicaId at = placement.replica_of(id); at != to) {
+      return answer(fail(Error{ErrorCode::invalid_request,
+                               "replica " + std::to_string(to) + " is not up any more; request " + std::to_string(id) +
+                                   " goes on at replica " + std::to_string(at),
+                               "replica"}));
+    }
     answer({});
   };
   auto on_released = [self, scheduler, answer, has_ended, on_handed_over, no_answer,

@@ -29,9 +29,9 @@ struct RequestRouterState {
     SinkActor sink;
     std::uint64_t tag = 0;
     std::optional<SubmitPromise> promise;
-    /// The end that was sent to its scheduler. It is sent again if that scheduler's replica goes down.
+    /// The end that was sent to its scheduler. It is sent again if the request moves.
     std::optional<std::variant<AbortGroup, ExpireGroup>> end = {};
-    bool is_migrating = false;
+    bool is_migrating = false;  ///< whether MigrateRequest has not been answered
   };
   struct OneReplica {
     SchedulerActor scheduler;

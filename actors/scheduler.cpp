@@ -140,7 +140,9 @@ void on_mask_answers(Self self) {
     if (answer.made) {
       made.push_back(std::move(*answer.made));
     } else if (answer.error) {
-      state.core->expire_group(answer.request, *answer.error);
+      // The request may have been given up and have come back since; then its sequences are others.
+      if (state.core->core().spec_of(answer.sequence) != nullptr)
+        state.core->expire_group(answer.request, *answer.error);
     } else {
       late.push_back(answer.sequence);
     }

@@ -303,6 +303,7 @@ Command add_ctl(CLI::App& pagoda) {
   auto* migrate =
       app->add_subcommand("migrate", "Move a request to another replica, where it goes on with the tokens that it has");
   migrate->add_option("ID", options->request, "The id of the request, as `ctl requests` shows it");
+  migrate->add_option("--model", options->model, "The model of the request, if the server has several");
   migrate->add_option("REPLICA", options->replica, "The number of the replica, as `ctl replicas` shows it");
   auto* replicas = app->add_subcommand("replicas", "List the replicas: their state, requests and device processes");
   auto* drain_replica =
@@ -332,11 +333,11 @@ Command add_ctl(CLI::App& pagoda) {
                                "ctl migrate needs the ID of a request and the ID of a replica, which are numbers",
                                "ID"});
       }
-      return run_one(*options, "POST", "/admin/requests/" + options->request + "/migrate?replica=" + options->replica,
-                     [&](const Json&) {
-                       std::printf("request %s goes on at replica %s\n", options->request.c_str(),
-                                   options->replica.c_str());
-                     });
+      const auto model = options->model.empty() ? std::string() : "&model=" + percent_encoded(options->model);
+      const auto path = "/admin/requests/" + options->request + "/migrate?replica=" + options->replica + model;
+      return run_one(*options, "POST", path, [&](const Json&) {
+        std::printf("request %s goes on at replica %s\n", options->request.c_str(), options->replica.c_str());
+      });
     }
     if (*replicas) {
       return run_one(*options, "GET", "/admin/replicas",

@@ -121,9 +121,9 @@ class RecordedRouter {
     recorder_.input(RouterInput::start_replica, replica);
     core_.start_replica(replica);
   }
-  Effects hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {}) {
-    recorder_.input(RouterInput::hand_over, requests, running);
-    return noted(core_.hand_over(std::move(requests), running));
+  Effects hand_over(ReplicaId from, std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {}) {
+    recorder_.input(RouterInput::hand_over, from, requests, running);
+    return noted(core_.hand_over(from, std::move(requests), running));
   }
   Effects migrate(SharedSpec request, ReplicaId from, ReplicaId to) {
     recorder_.input(RouterInput::migrate, request, from, to);

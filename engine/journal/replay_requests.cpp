@@ -183,11 +183,12 @@ bool Replay::apply_router_input(std::uint8_t input, Decoder& in) {
       return true;
     }
     case RouterInput::hand_over: {
+      ReplicaId from = 0;
       std::vector<SharedSpec> requests;
       std::vector<RequestId> running;
-      if (!read(in, requests, running)) return false;
+      if (!read(in, from, requests, running) || !router_->placement().is_replica(from)) return false;
       if (!std::ranges::all_of(requests, [](const SharedSpec& spec) { return pagoda::is_valid(spec); })) return false;
-      effects(router_->hand_over(std::move(requests), running), "requests of a replica that is down");
+      effects(router_->hand_over(from, std::move(requests), running), "requests of a replica that is down");
       return true;
     }
     case RouterInput::adapter_acquired: {

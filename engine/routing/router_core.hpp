@@ -153,11 +153,11 @@ class RouterCore {
   /// Places a request with its progress again, which the scheduler of replica `from` has given up: at `to` if it is up,
   /// else anywhere. Does nothing if the request has ended, or has moved because its replica went down.
   Effects migrate(SharedSpec request, ReplicaId from, ReplicaId to);
-  /// Takes the unfinished requests of replicas that are down, each with its progress, and places them again. Requests
-  /// that have ended meanwhile are ignored; without a replica to go on, all are. `running`: those that its devices were
-  /// computing. A request that was among them at two replicas fails (device_failed): it may be the reason why they went
-  /// down, and would take down all.
-  Effects hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {});
+  /// Takes the unfinished requests of a replica that is down, each with its progress, and places them again. Requests
+  /// that have ended or moved meanwhile are ignored; without a replica to go on, all are. `running`: those that its
+  /// devices were computing. A request that was among them at two replicas fails (device_failed): it may be the reason
+  /// why they went down, and would take down all.
+  Effects hand_over(ReplicaId from, std::vector<SharedSpec> requests, const std::vector<RequestId>& running = {});
 
   // -- the tokenizer
 

@@ -106,14 +106,15 @@ RouterCore::Effects RouterCore::migrate(SharedSpec request, ReplicaId from, Repl
   return effects;
 }
 
-RouterCore::Effects RouterCore::hand_over(std::vector<SharedSpec> requests, const std::vector<RequestId>& running) {
+RouterCore::Effects RouterCore::hand_over(ReplicaId from, std::vector<SharedSpec> requests,
+                                          const std::vector<RequestId>& running) {
   using placement::ReplicaState;
   constexpr std::int32_t kMaxLosses = 2;
   Effects effects;
   if (failure_ || placement_.count(ReplicaState::down) == placement_.num_replicas()) return effects;
+  if (placement_.state_of(from) != ReplicaState::down) return effects;
   for (SharedSpec& spec : requests) {
-    const bool is_in_engine = placement_.is_placed(spec->id);
-    if (!is_in_engine || placement_.state_of(placement_.replica_of(spec->id)) != ReplicaState::down) continue;
+    if (!placement_.is_placed(spec->id) || placement_.replica_of(spec->id) != from) continue;
     const bool was_running = std::ranges::find(running, spec->id) != running.end();
     if (was_running && placement_.count_loss(spec->id) >= kMaxLosses) {
       ++failed_with_replicas_;

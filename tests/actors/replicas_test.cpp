@@ -1,6 +1,7 @@
 // Tests an engine of several replicas, and one of several ranks, over fake devices.
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <optional>
@@ -441,6 +442,31 @@ TEST_F(ThreeReplicas, RequestsMoveAtAnyTimeWhileReplicasEndAndStartAndNoTokenCha
   EXPECT_EQ(stats().requests_finished_total, static_cast<std::int64_t>(kRequests));
 }
 
+TEST_F(ThreeReplicas, RequestsMoveWhileOthersDrainAndDevicesDie) {
+  std::mt19937_64 random(17);
+  runners_->step_us = 500;
+  submit_all(1, 12, 150);
+  ASSERT_TRUE(all_have_tokens(12));
+  std::atomic<bool> ends = false;
+  auto mover = std::async(std::launch::async, [&] {
+    std::mt19937_64 its_random(19);
+    while (!ends) {
+      const auto now = requests();
+      if (now.empty()) return;
+      (void)migrate(now[its_random() % now.size()].id, static_cast<ReplicaId>(its_random() % 3));
+    }
+  });
+  for (int round = 0; round < 8; ++round) {
+    const auto id = static_cast<ReplicaId>(1 + random() % 2);
+    ASSERT_TRUE(drain(id));
+    if (round % 4 == 1) caf::anon_send_exit(replica(0).devices.workers.at(0), caf::exit_reason::kill);
+    ASSERT_TRUE(start(id));
+  }
+  ends = true;
+  mover.get();
+  expect_all_right(1, 12, 150);
+}
+
 TEST_F(TwoReplicas, ARequestIsCancelledWhileItMoves) {
   runners_->step_us = 1000;
   submit_all(1, 8, 150);
@@ -452,6 +478,11 @@ TEST_F(TwoReplicas, ARequestIsCancelledWhileItMoves) {
   }
   ASSERT_TRUE(received_->wait_for(8));
   EXPECT_TRUE(requests().empty());
+  const std::lock_guard lock(received_->mutex);
+  for (std::uint64_t tag = 1; tag <= 8; ++tag) {
+    EXPECT_EQ(received_->num_ends.at(tag), 1) << "request " << tag;
+    EXPECT_FALSE(received_->ends.at(tag).error) << "request " << tag;
+  }
 }
 
 TEST_F(TwoReplicas, ADrainThatWaitsMayStopWaiting) {

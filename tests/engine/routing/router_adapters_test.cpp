@@ -201,8 +201,9 @@ TEST_F(RouterAdapters, ARequestThatMovesToAnotherReplicaKeepsItsAdapter) {
   core.adapter_acquired(submitted->id, kSql);
   const Effects entered = core.prompt_encoded(submitted->id, TokenIds{1, 2, 3});
   const auto spec = std::get<SharedSpec>(entered.settled.at(0).outcome);
-  core.replica_down(core.replica_of(submitted->id));
-  const Effects moved = core.hand_over({spec});
+  const ReplicaId from = core.replica_of(submitted->id);
+  core.replica_down(from);
+  const Effects moved = core.hand_over(from, {spec});
   ASSERT_EQ(moved.moved.size(), 1U);
   EXPECT_EQ(moved.moved[0]->adapter.id, kSql.id);
   EXPECT_TRUE(moved.adapters_released.empty());

@@ -50,14 +50,14 @@ TEST(RouterReplicas, RequestsOfAReplicaThatIsDownAreMovedWithTheirProgress) {
   router.core.replica_down(0);
   const auto closed = router.core.closed(handed_over[1]->id, {}, 20);
   EXPECT_FALSE(closed.drained);
-  const auto effects = router.core.hand_over(handed_over);
+  const auto effects = router.core.hand_over(0, handed_over);
   ASSERT_EQ(effects.moved.size(), 2U) << "one has ended meanwhile";
   for (const SharedSpec& spec : effects.moved) {
     EXPECT_EQ(router.core.replica_of(spec->id), 1);
     EXPECT_EQ(spec->progress->sequences.at(0).result.token_ids, TokenIds{7});
   }
   EXPECT_EQ(router.core.placement().num_placed_on(0), 0);
-  EXPECT_TRUE(router.core.hand_over(handed_over).empty()) << "they run elsewhere";
+  EXPECT_TRUE(router.core.hand_over(0, handed_over).empty()) << "they run elsewhere";
   EXPECT_EQ(router.core.replica_of(router.submit(7)->id), 1);
 }
 
@@ -66,7 +66,7 @@ TEST(RouterReplicas, NothingIsMovedWhenNoReplicaIsLeft) {
   const SharedSpec spec = router.submit(1);
   router.core.replica_down(0);
   router.core.replica_down(1);
-  EXPECT_TRUE(router.core.hand_over({spec}).empty());
+  EXPECT_TRUE(router.core.hand_over(0, {spec}).empty());
 }
 
 TEST(RouterReplicas, TheLastReplicaThatIsUpIsNotDrained) {
@@ -102,7 +102,7 @@ TEST(RouterReplicas, AReplicaStartsAgainWhenItsRequestsHaveMoved) {
   router.core.drain_replica(0);
   EXPECT_EQ(why(0), "replica 0 drains; it can be started when it has ended");
   router.core.replica_down(0);
-  router.core.hand_over(of_first);
+  router.core.hand_over(0, of_first);
   EXPECT_EQ(why(0), "");
   router.core.start_replica(0);
   EXPECT_EQ(why(0), "replica 0 is up");
@@ -129,6 +129,18 @@ TEST(RouterReplicas, ARequestMovesUnlessItHasEndedOrMovedMeanwhile) {
   EXPECT_NE(router.core.replica_of(spec->id), third);
   router.core.closed(spec->id, {}, 20);
   EXPECT_TRUE(router.core.migrate(spec, from, to).empty());
+}
+
+TEST(RouterReplicas, WhatAReplicaKnewOfARequestThatHasMovedIsNotUsed) {
+  RoutedRequests router(3);
+  const SharedSpec spec = router.submit(1);
+  const ReplicaId first = router.core.replica_of(spec->id);
+  const ReplicaId second = (first + 1) % 3;
+  router.core.migrate(spec, first, second);
+  router.core.replica_down(first);
+  router.core.replica_down(second);
+  EXPECT_TRUE(router.core.hand_over(first, {spec}).empty()) << "the second one has more of its tokens";
+  EXPECT_EQ(router.core.hand_over(second, {spec}).moved.size(), 1U);
 }
 
 TEST(RouterReplicas, ASavedRouterGoesOnWithoutTheReplicasThatAreDown) {
@@ -161,7 +173,7 @@ TEST(RouterReplicas, ARequestThatWasRunningWhenTwoReplicasWentDownFails) {
   for (int losses = 1; losses <= 2; ++losses) {
     const ReplicaId its = router.core.replica_of(suspect->id);
     router.core.replica_down(its);
-    const auto effects = router.core.hand_over({suspect}, {suspect->id});
+    const auto effects = router.core.hand_over(its, {suspect}, {suspect->id});
     ASSERT_EQ(effects.failed.size(), losses == 2 ? 1U : 0U);
     EXPECT_EQ(effects.moved.size(), losses == 2 ? 0U : 1U);
     for (const auto& failed : effects.failed) EXPECT_EQ(failed.error.code, ErrorCode::device_failed);
@@ -175,8 +187,9 @@ TEST(RouterReplicas, ARequestThatWaitedIsMovedHoweverManyReplicasGoDown) {
   RoutedRequests router(4);
   const SharedSpec spec = router.submit(1);
   for (int losses = 1; losses <= 3; ++losses) {
-    router.core.replica_down(router.core.replica_of(spec->id));
-    EXPECT_EQ(router.core.hand_over({spec}, {spec->id + 1}).moved.size(), 1U) << losses;
+    const ReplicaId its = router.core.replica_of(spec->id);
+    router.core.replica_down(its);
+    EXPECT_EQ(router.core.hand_over(its, {spec}, {spec->id + 1}).moved.size(), 1U) << losses;
   }
 }
 
