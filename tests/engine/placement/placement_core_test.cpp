@@ -81,7 +81,7 @@ TEST(Placement, PlacesARequestWhereItIsWantedIfThatReplicaIsUp) {
   ASSERT_EQ(core.replica_of(1), 0);
   EXPECT_EQ(core.place_again(request(1, 5, 640), 2), 2);
   EXPECT_EQ(core.load(0), 0);
-  EXPECT_EQ(core.load(2), 645);
+  EXPECT_EQ(core.load(2), 650);
   core.drain(1);
   EXPECT_EQ(core.place_again(request(1, 5, 640), 1), 0) << "it drains";
   core.take_down(1);
