@@ -144,7 +144,7 @@ class Ctl(unittest.TestCase):
             (["status", "--timeout", "0"], 2, True, "--timeout"),
             (["status", "--output", "yaml"], 2, True, "--output"),
             (["requests", "--admin-key-file", "/no/such/file"], 2, False, "/no/such/file"),
-            ([], 2, True, "status, requests, cancel, replicas, drain-replica, drain, reset-prefix-cache"),
+            ([], 2, True, "status, requests, cancel, migrate, replicas, drain-replica, start-replica, drain, "),
         ):
             output, error = self.ctl(*arguments, code=code, key=key)
             self.assertEqual(output, "")

@@ -248,7 +248,9 @@ void Simulation::check_swapped_have_tokens(const MemoryRequest& plan) {
   const SamplingParams& sampling = received_.at(first.group).spec->sampling;
   const std::int64_t rows = sampling.use_beam_search ? sampling.num_sequences() : 1;
   if (used + first.sequences.count > plan.token_budget && largest > rows + 1)
-    fail("prompts take a swapped group's tokens");
+    fail("prompts take a swapped group's tokens: they have " + std::to_string(used) + " of " +
+         std::to_string(plan.token_budget) + ", at most " + std::to_string(largest) + " for one, and the group wants " +
+         std::to_string(first.sequences.count));
 }
 
 void Simulation::listen(const StepOutputs& outputs) {
