@@ -52,6 +52,12 @@ struct SupervisorState {
 
 using Self = SupervisorActor::stateful_pointer<SupervisorState>;
 
+/// Forgets the first devices of a replica: a handle would keep the thread of a device that has been replaced.
+RunningReplica without_devices(RunningReplica replica) {
+  replica.actors.devices = {};
+  return replica;
+}
+
 Error actor_ended() {
   return {ErrorCode::internal, "an actor of the engine has ended"};
 }
@@ -170,7 +176,7 @@ void begin_start(Self self, ReplicaId id, Result<RunningReplica> made, Promise<R
   if (!made) return deliver(promise, RestartedReplica{fail(std::move(made.error()))});
   const auto me = caf::actor_cast<SupervisorActor>(self);
   auto& its = state.kept->replicas.at(static_cast<std::size_t>(id));
-  its.running = std::move(*made);
+  its.running = without_devices(std::move(*made));
   its.starting = std::move(promise);
   const ReplicaSupervisorActor& supervisor = its.running.supervisor;
   watch(me, supervisor);
@@ -251,7 +257,9 @@ SupervisorActor::behavior_type behavior(Self self, const SharedActors& actors,
 caf::actor spawn_supervisor(caf::actor_system& system, const SharedActors& actors,
                             const std::vector<RunningReplica>& replicas, const ReplicaMakerActor& maker,
                             const std::function<void(ReplicaId)>& give_up_starts) {
-  const SupervisorActor supervisor = system.spawn(behavior, actors, replicas, maker, give_up_starts);
+  std::vector<RunningReplica> kept;
+  for (const RunningReplica& replica : replicas) kept.push_back(without_devices(replica));
+  const SupervisorActor supervisor = system.spawn(behavior, actors, std::move(kept), maker, give_up_starts);
   // Sent here and not by the new actor: it may start late, after the engine has got its first request.
   for (const RunningReplica& replica : replicas) send_anonymously(replica.supervisor, ConnectRoot{supervisor});
   send_anonymously(actors.router, ConnectRoot{supervisor});
