@@ -65,7 +65,7 @@ class DeviceStarts {
   bool have_ended_ = false;
 };
 
-/// What a replica needs besides its devices.
+/// The configuration of a replica, and the actors and observers that it shares with others.
 struct ReplicaSetup {
   scheduling::SchedulerConfig scheduler;
   memory::BlockSpaceConfig blocks;

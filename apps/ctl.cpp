@@ -32,7 +32,7 @@ struct CtlOptions {
   std::string request;  ///< id of the request to cancel or to move
   std::string replica;  ///< id of the replica to drain or to start, or to which a request moves
   bool moves_requests = false;
-  /// Model of the request, if the server has several: each model numbers its requests itself.
+  /// Model of the request to cancel, if the server has several: each model numbers its requests itself.
   std::string model;
 };
 
@@ -303,7 +303,6 @@ Command add_ctl(CLI::App& pagoda) {
   auto* migrate =
       app->add_subcommand("migrate", "Move a request to another replica, where it goes on with the tokens that it has");
   migrate->add_option("ID", options->request, "The id of the request, as `ctl requests` shows it");
-  migrate->add_option("--model", options->model, "The model of the request, if the server has several");
   migrate->add_option("REPLICA", options->replica, "The number of the replica, as `ctl replicas` shows it");
   auto* replicas = app->add_subcommand("replicas", "List the replicas: their state, requests and device processes");
   auto* drain_replica =
@@ -333,8 +332,7 @@ Command add_ctl(CLI::App& pagoda) {
                                "ctl migrate needs the ID of a request and the ID of a replica, which are numbers",
                                "ID"});
       }
-      const auto model = options->model.empty() ? std::string() : "&model=" + percent_encoded(options->model);
-      const auto path = "/admin/requests/" + options->request + "/migrate?replica=" + options->replica + model;
+      const auto path = "/admin/requests/" + options->request + "/migrate?replica=" + options->replica;
       return run_one(*options, "POST", path, [&](const Json&) {
         std::printf("request %s goes on at replica %s\n", options->request.c_str(), options->replica.c_str());
       });

@@ -187,7 +187,7 @@ class DeviceMaker {
       for (const LoadedDevice& device : *ranks) blocks.emplace_back(device.num_device_blocks, device.num_host_blocks);
       all.push_back(std::move(*ranks));
     }
-    setup_.progress = nullptr;  // nobody waits for a later start
+    setup_.progress = nullptr;  // later starts do not report their progress
     return all;
   }
 
