@@ -42,8 +42,6 @@ class Fiber {
   void* fake_stack_ = nullptr;
   const void* caller_bottom_ = nullptr;
   std::size_t caller_bytes_ = 0;
-  void* tsan_fiber_ = nullptr;
-  void* tsan_caller_ = nullptr;
 };
 
 }  // namespace cuda_emulator
