@@ -48,8 +48,8 @@ from typing import Callable
 
 from compare_formats import llama_accuracy
 
-PEERS = Path(__file__).parent / "peers"
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ROOT / "tools" / "peers"
 PREFILL, CONTEXT, TOKENS = 512, 64, 24
 SOURCES = {
     "llama.cpp": ("llama_cpp_python-0.3.36", "vendor/llama.cpp",
@@ -495,7 +495,10 @@ def main() -> None:
         if not path.exists():
             parser.error(f"{path} does not exist")
     args.work.mkdir(parents=True, exist_ok=True)
-    args.work = args.work.resolve()
+    for name in ("pagoda", "work", "model", "accuracy_model", "text", "llama_bin", "ik_llama_bin"):
+        setattr(args, name, getattr(args, name) and getattr(args, name).resolve())
+    args.file = [file.resolve() for file in args.file]
+    os.chdir(args.work)  # some programs write logs where they run
     if not args.text:
         args.text = args.work / "text.txt"
         args.text.write_text("\n".join(file.read_text() for file in sorted((ROOT / "docs").glob("*.md"))))
@@ -509,13 +512,13 @@ def main() -> None:
             python = environment(args, "requirements.txt")
             source = once(args.work / f"{args.model.name}.gguf", lambda part: run(
                 [python, ROOT / "tools/make_gguf_source.py", "random", args.model, "--out", part]))
-            model = Model(args.model.name, args.model.resolve(), source, "BF16")
+            model = Model(args.model.name, args.model, source, "BF16")
             rows += [Row(group, entry, model) for group, entries in GROUPS.items() for entry in entries if wanted(entry)]
         if args.accuracy_model:
             python = environment(args, "requirements.txt")
             folder = once(args.work / args.accuracy_model.stem, lambda part: run(
                 [python, PEERS / "folder_of_gguf.py", args.accuracy_model, "--out", part]))
-            args.accuracy = Model(args.accuracy_model.stem, folder, args.accuracy_model.resolve(), "F32")
+            args.accuracy = Model(args.accuracy_model.stem, folder, args.accuracy_model, "F32")
     except (Failed, OSError) as error:
         sys.exit(str(error))
     for file in args.file:
