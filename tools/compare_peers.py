@@ -26,7 +26,8 @@ The engines run in turns, --rounds times; the table has the medians. Columns:
     KLD         see above
 
 In parentheses: the engine's speed over that of Pagoda's first row of the same group. Above 1, the engine is faster. A
-speed that something else disturbed (more than 3 % of the machine's time, after three attempts) is marked with "d".
+speed that something else disturbed (more than 3 % of the machine's time, after three attempts) is marked with "d". Each
+result is also written to results.jsonl in --work when it is there.
 Needs Python only, a C++ compiler, cmake and a built `pagoda`.
 """
 import argparse
@@ -247,7 +248,8 @@ class Pagoda:
         return result
 
     def start(self, args, flags: list) -> tuple[float, float]:
-        done = measured(args, [args.pagoda, "generate", *flags, "--max-tokens", 1, "--prompt", "hi", "--kv-cache-memory", "0.1"])
+        done = measured(args, [args.pagoda, "generate", *flags, "--max-tokens", 1, "--prompt", "hi", "--kv-cache-memory", "0.1",
+                               "--max-model-len", 1024])
         return done.seconds, done.memory_mib
 
     def accuracy(self, args, flags: list) -> float:
@@ -404,8 +406,18 @@ class Row:
     entry: object
     model: Model
     prepared: list = field(default_factory=list)
+    speeds: list = field(default_factory=list)  # of each round: name of a case -> (tokens/s, disturbed)
+    starts: list = field(default_factory=list)  # of each round: (seconds, MiB)
     cells: dict = field(default_factory=dict)
     error: str = ""
+
+
+def record(args, row: Row, what: str, value):
+    """Keeps a result, so that a run that is interrupted has not been for nothing. Returns it."""
+    with open(args.work / "results.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps({"at": time.strftime("%F %T"), "weights": row.group, "engine": row.entry.name.strip("*"),
+                               "settings": row.entry.label, what: value}) + "\n")
+    return value
 
 
 def attempt(row: Row, work: Callable[[], None]) -> None:
@@ -424,27 +436,25 @@ def measure_all(args, rows: list) -> None:
         def prepare(row=row):
             row.prepared = row.entry.prepare(args, row.model)
         attempt(row, prepare)
-    speeds: dict = {}
-    starts: dict = {}
     for number in range(args.rounds):
         for row in rows:
             def one(row=row):
                 say(f"round {number + 1}: {row.group}, {row.entry.name} {row.entry.label}")
-                for name, value in row.entry.speeds(args, row.prepared).items():
-                    speeds.setdefault((id(row), name), []).append(value)
-                starts.setdefault(id(row), []).append(row.entry.start(args, row.prepared))
+                row.speeds.append(record(args, row, "speeds", row.entry.speeds(args, row.prepared)))
+                row.starts.append(record(args, row, "start and memory", row.entry.start(args, row.prepared)))
             attempt(row, one)
     for row in rows:
-        for (key, name), values in speeds.items():
-            if key == id(row):
-                row.cells[name] = {"speed": statistics.median(speed for speed, _ in values), "disturbed": all(d for _, d in values)}
-        if id(row) in starts:
-            row.cells["start"] = min(seconds for seconds, _ in starts[id(row)])
-            row.cells["memory"] = min(memory for _, memory in starts[id(row)])
+        for name in row.speeds[0] if row.speeds else []:
+            values = [speeds[name] for speeds in row.speeds]
+            row.cells[name] = {"speed": statistics.median(speed for speed, _ in values),
+                               "disturbed": all(disturbed for _, disturbed in values)}
+        if row.starts:
+            row.cells["start"] = min(seconds for seconds, _ in row.starts)
+            row.cells["memory"] = min(memory for _, memory in row.starts)
         if args.accuracy and row.group in GROUPS:
             def accuracy(row=row):
                 say(f"accuracy: {row.group}, {row.entry.name} {row.entry.label}")
-                row.cells["kld"] = row.entry.accuracy(args, row.entry.prepare(args, args.accuracy))
+                row.cells["kld"] = record(args, row, "kld", row.entry.accuracy(args, row.entry.prepare(args, args.accuracy)))
             attempt(row, accuracy)
 
 
