@@ -85,6 +85,7 @@ class Run:
     """A process that has ended."""
 
     out: str
+    errors: str
     started_at: float
     seconds: float
     memory_mib: float
@@ -121,12 +122,13 @@ def measured(args, command: list, env: dict | None = None) -> Run:
             process.returncode = os.waitstatus_to_exitcode(status)
             seconds = time.time() - started
             errors.seek(0)
+            text = errors.read()
             if process.returncode != 0:
-                raise Failed(f"{' '.join(command)[:300]}: exit {process.returncode}: {errors.read().strip()[-600:]}")
+                raise Failed(f"{' '.join(command)[:300]}: exit {process.returncode}: {text.strip()[-600:]}")
         now = resource.getrusage(resource.RUSAGE_CHILDREN)
         mine = now.ru_utime + now.ru_stime - own.ru_utime - own.ru_stime
         others = (busy_seconds() - before - mine) / (seconds * os.cpu_count())
-        result = Run(out, started, seconds, usage.ru_maxrss / 1024, others > 0.03)
+        result = Run(out, text, started, seconds, usage.ru_maxrss / 1024, others > 0.03)
         if not result.disturbed:
             break
         say(f"disturbed ({100 * others:.0f} %): {command[0]}, attempt {attempt + 1}")
@@ -270,7 +272,7 @@ class Llama:
     def _batched(self, args, prepared: list, context: int, tokens: int, streams: int) -> Run:
         plain = ["-no-fa"] if self.name == "ik_llama.cpp" else []  # several streams end it with flash attention
         return measured(args, [prepared[0] / "llama-batched-bench", "-m", prepared[1], "-c", 8192, "-npp", context, "-ntg", tokens,
-                               "-npl", streams, "-t", args.threads, "--output-format", "jsonl", *plain])
+                               "-npl", streams, "-t", args.threads, *plain])
 
     def speeds(self, args, prepared: list) -> dict:
         flash = ["-fa", "1"] if self.name == "ik_llama.cpp" else []
@@ -279,8 +281,9 @@ class Llama:
         result = {f"prefill {PREFILL}": (json.loads(done.out)[0]["avg_ts"], done.disturbed)}
         for streams in args.streams:
             done = self._batched(args, prepared, CONTEXT, TOKENS, streams)
-            rows = [json.loads(line) for line in done.out.splitlines() if re.match(r"^\{.*\"speed_tg\"", line)]
-            result[f"decode {streams}"] = (rows[-1]["speed_tg"], done.disturbed)
+            # | PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | ... : one prints it as output, the other as errors
+            row = re.findall(r"^\|\s*\d.*$", done.out + done.errors, re.MULTILINE)[-1]
+            result[f"decode {streams}"] = (float(row.split("|")[8]), done.disturbed)
         return result
 
     def start(self, args, prepared: list) -> tuple[float, float]:
