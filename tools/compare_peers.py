@@ -7,8 +7,8 @@ divergence, start and memory.
     python3 tools/compare_peers.py --model build/models/llama-1.1b --accuracy-model build/models/smollm2-768.gguf \\
         --file build/models/qwen2.5-coder.gguf
 
---model is a Hugging Face folder in bfloat16. Each engine converts it once, into --work. --file, which can be repeated, is
-a GGUF file that the engines run as it stands. --accuracy-model is a GGUF file of plain weights (tools/make_gguf_source.py)
+--model is a folder of tools/make_random_model.py. Each engine converts it once, into --work. --file, which can be repeated,
+is a GGUF file that the engines run as it stands. --accuracy-model is a GGUF file of plain weights (tools/make_gguf_source.py)
 of which each engine makes its formats too: the KL divergence of a format from its float32 distributions, over the second
 halves of windows of 512 tokens of --text. Weights of a random model say nothing about accuracy.
 
@@ -20,9 +20,12 @@ table says why.
 The engines run in turns, --rounds times; the table has the medians. Columns:
 
     prefill     512 tokens, tokens/s
-    n streams   decoding with this many streams behind 64 tokens each, tokens/s of all
-    start       seconds from exec to the first token, files in the page cache, the best of the rounds
-    memory      largest resident memory of that process, MiB
+    n streams   decoding with this many streams behind 64 tokens each, tokens/s of all, by the median step (of llama.cpp
+                and ik_llama.cpp by the mean step)
+    start       seconds from exec to the first token (of a program in C++: to its end, with one token), files in the page
+                cache, the best of the rounds. Pagoda has the packed weights of an earlier start, others converted files
+    memory      largest resident memory of that process, MiB; with a KV cache of 0.1 GiB in Pagoda, 1 GiB in OpenVINO, 2 GiB
+                in vLLM, 1,024 tokens in llama.cpp and ik_llama.cpp
     KLD         see above
 
 In parentheses: the engine's speed over that of Pagoda's first row of the same group. Above 1, the engine is faster. A
@@ -31,6 +34,7 @@ result is also written to results.jsonl in --work when it is there.
 Needs Python only, a C++ compiler, cmake and a built `pagoda`.
 """
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -40,6 +44,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
@@ -52,6 +57,7 @@ from compare_formats import llama_accuracy
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "tools" / "peers"
 PREFILL, CONTEXT, TOKENS = 512, 64, 24
+MOST_SECONDS = 1800  # of one process
 SOURCES = {
     "llama.cpp": ("llama_cpp_python-0.3.36", "vendor/llama.cpp",
                   "https://files.pythonhosted.org/packages/ec/e9/e7de2b0463ea3ffbf0ede6cb21b58c1258a8f6521aae45ca773a59fe7cf3/",
@@ -117,8 +123,11 @@ def measured(args, command: list, env: dict | None = None) -> Run:
         started = time.time()
         with open(args.work / "stderr.txt", "w+", encoding="utf-8") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **(env or {})})
+            limit = threading.Timer(MOST_SECONDS, process.kill)
+            limit.start()
             out = process.stdout.read()
             _, status, usage = os.wait4(process.pid, 0)
+            limit.cancel()
             process.returncode = os.waitstatus_to_exitcode(status)
             seconds = time.time() - started
             errors.seek(0)
@@ -206,12 +215,54 @@ def built_from_sdist(args, name: str) -> Path:
 
 @dataclass
 class Model:
-    """The same weights as each engine wants them: a Hugging Face folder and a GGUF file of plain weights."""
+    """The same weights as each engine wants them: a Hugging Face folder and a GGUF file of plain weights. One of the two is
+    made of the other when an engine asks for it."""
 
     name: str
-    folder: Path
-    gguf: Path
+    made: Path  # folder of what is made of it
     stored: str  # format of the GGUF file
+    make_folder: Callable[[], Path]
+    make_gguf: Callable[[], Path]
+    vocabulary: int = 0
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        return self.make_folder()
+
+    @functools.cached_property
+    def gguf(self) -> Path:
+        return self.make_gguf()
+
+
+def folder_for(args, source: Path) -> Path:
+    """Returns a folder for what is made of a model: another one when the model changes."""
+    weights = sorted(source.glob("*.safetensors")) if source.is_dir() else [source]
+    facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
+    folder = args.work / f"{source.name}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:8]}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def random_model(args, source: Path) -> Model:
+    made = folder_for(args, source)
+    config = json.loads((source / "config.json").read_text())
+
+    def gguf() -> Path:
+        python = environment(args, "requirements-gguf.txt")
+        return once(made / "BF16.gguf", lambda part: run(
+            [python, ROOT / "tools/make_gguf_source.py", "random", source, "--out", part]))
+
+    return Model(source.name, made, "BF16", lambda: source, gguf, config["vocab_size"])
+
+
+def accuracy_model(args, source: Path) -> Model:
+    made = folder_for(args, source)
+
+    def folder() -> Path:
+        python = environment(args, "requirements.txt")
+        return once(made / "folder", lambda part: run([python, PEERS / "folder_of_gguf.py", source, "--out", part]))
+
+    return Model(source.stem, made, "F32", folder, lambda: source)
 
 
 def quantized(args, model: Model, kind: str) -> Path:
@@ -219,7 +270,7 @@ def quantized(args, model: Model, kind: str) -> Path:
     if kind == model.stored:
         return model.gguf
     program = built_from_sdist(args, "llama.cpp") / "llama-quantize"
-    return once(args.work / f"{model.name}-{kind}.gguf", lambda part: run([program, model.gguf, part, kind, args.threads]))
+    return once(model.made / f"{kind}.gguf", lambda part: run([program, model.gguf, part, kind, args.threads]))
 
 
 class Pagoda:
@@ -269,9 +320,9 @@ class Llama:
     def prepare(self, args, model: Model) -> list:
         return [built_from_sdist(args, self.name), quantized(args, model, self._kind)]
 
-    def _batched(self, args, prepared: list, context: int, tokens: int, streams: int) -> Run:
+    def _batched(self, args, prepared: list, context: int, tokens: int, streams: int, limit: int) -> Run:
         plain = ["-no-fa"] if self.name == "ik_llama.cpp" else []  # several streams end it with flash attention
-        return measured(args, [prepared[0] / "llama-batched-bench", "-m", prepared[1], "-c", 8192, "-npp", context, "-ntg", tokens,
+        return measured(args, [prepared[0] / "llama-batched-bench", "-m", prepared[1], "-c", limit, "-npp", context, "-ntg", tokens,
                                "-npl", streams, "-t", args.threads, *plain])
 
     def speeds(self, args, prepared: list) -> dict:
@@ -280,18 +331,18 @@ class Llama:
                                "-o", "json", *flash])
         result = {f"prefill {PREFILL}": (json.loads(done.out)[0]["avg_ts"], done.disturbed)}
         for streams in args.streams:
-            done = self._batched(args, prepared, CONTEXT, TOKENS, streams)
+            done = self._batched(args, prepared, CONTEXT, TOKENS, streams, max(8192, streams * (CONTEXT + TOKENS)))
             # | PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | ... : one prints it as output, the other as errors
             row = re.findall(r"^\|\s*\d.*$", done.out + done.errors, re.MULTILINE)[-1]
             result[f"decode {streams}"] = (float(row.split("|")[8]), done.disturbed)
         return result
 
     def start(self, args, prepared: list) -> tuple[float, float]:
-        done = self._batched(args, prepared, 8, 1, 1)
+        done = self._batched(args, prepared, 8, 1, 1, 1024)
         return done.seconds, done.memory_mib
 
     def accuracy(self, args, prepared: list) -> float:
-        inner = SimpleNamespace(llama_bin=prepared[0], text=args.text, work=args.work / self.name, threads=args.threads,
+        inner = SimpleNamespace(llama_bin=prepared[0], text=args.text, work=args.accuracy.made / self.name, threads=args.threads,
                                 max_tokens=args.windows * PREFILL)
         inner.work.mkdir(exist_ok=True)
         return llama_accuracy(inner, prepared[1], args.accuracy_model)["kld"]
@@ -314,9 +365,10 @@ class PythonPeer:
         python = environment(args, self.requirements)
         folder = model.folder
         if self.export:
-            folder = once(args.work / f"{model.name}-{self.format}", lambda part: run(self.export(python, model.folder, part)))
+            folder = once(model.made / self.format, lambda part: run(self.export(python, model.folder, part)))
         options = [flag for option in self.options for flag in ("--option", option)]
-        return [python, PEERS / self.program, folder, "--threads", args.threads, *options]
+        vocabulary = ["--vocabulary", model.vocabulary] if model.vocabulary else []
+        return [python, PEERS / self.program, folder, "--threads", args.threads, *vocabulary, *options]
 
     def _run(self, args, prepared: list, *flags) -> tuple[dict, Run]:
         done = measured(args, [*prepared, *flags])
@@ -338,7 +390,7 @@ class PythonPeer:
         with open(args.text, encoding="utf-8") as text, open(tokens, "w", encoding="ascii") as out:
             subprocess.run([args.pagoda, "tokenize", "--model", args.accuracy.gguf], stdin=text, stdout=out, check=True)
         digest = hashlib.sha256(tokens.read_bytes()).hexdigest()[:8]
-        reference = once(args.work / f"{args.accuracy.name}-{digest}-{args.windows}.npz", lambda part: run(
+        reference = once(args.accuracy.made / f"{digest}-{args.windows}.npz", lambda part: run(
             [python, PEERS / "reference.py", args.accuracy.folder, "--tokens", tokens, "--windows", args.windows, "--threads",
              args.threads, "--out", part]))
         return json.loads(run([*prepared, "--accuracy", reference]).splitlines()[-1])["kld"]
@@ -418,8 +470,9 @@ class Row:
 def record(args, row: Row, what: str, value):
     """Keeps a result, so that a run that is interrupted has not been for nothing. Returns it."""
     with open(args.work / "results.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps({"at": time.strftime("%F %T"), "weights": row.group, "engine": row.entry.name.strip("*"),
-                               "settings": row.entry.label, what: value}) + "\n")
+        file.write(json.dumps({"at": time.strftime("%F %T"), "run": args.run, "model": row.model.name, "threads": args.threads,
+                               "weights": row.group, "engine": row.entry.name.strip("*"), "settings": row.entry.label,
+                               what: value}) + "\n")
     return value
 
 
@@ -429,7 +482,7 @@ def attempt(row: Row, work: Callable[[], None]) -> None:
         return
     try:
         work()
-    except (Failed, OSError, ValueError, KeyError, IndexError) as error:
+    except (Exception, SystemExit) as error:  # SystemExit: from functions of compare_formats.py
         row.error = f"{row.entry.name} {row.entry.label}: {type(error).__name__}: {str(error)[-700:]}"
         say(row.error)
 
@@ -465,10 +518,9 @@ def print_table(args, rows: list) -> None:
     cases = [f"prefill {PREFILL}", *(f"decode {n}" for n in args.streams)]
     titles = ["prefill", *("1 stream" if n == 1 else f"{n} streams" for n in args.streams)]
     print("| weights | engine | " + " | ".join(titles) + " | start s | memory MiB | KLD |\n|---|---|" + "---|" * (len(cases) + 3))
-    for row in rows:
-        if not row.cells:
-            continue
-        base = next(other for other in rows if other.group == row.group)
+    shown = [row for row in rows if row.cells]
+    for row in shown:
+        base = next(other for other in shown if other.group == row.group)
         cells = []
         for case in cases:
             cell = row.cells.get(case)
@@ -479,13 +531,13 @@ def print_table(args, rows: list) -> None:
         print(f"| {row.group if row is base else ''} | {row.entry.name} {row.entry.label} | " + " | ".join(cells) + " |")
     for row in rows:
         if row.error:
-            print(f"\nLeft out: {row.error}")
+            print(f"\n{'Not complete' if row.cells else 'Left out'}: {row.error}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pagoda", type=Path, default=ROOT / "build/release/bin/pagoda")
-    parser.add_argument("--model", type=Path, help="a Hugging Face folder in bfloat16")
+    parser.add_argument("--model", type=Path, help="a folder of tools/make_random_model.py")
     parser.add_argument("--file", type=Path, action="append", default=[], help="a GGUF file")
     parser.add_argument("--accuracy-model", type=Path, help="a GGUF file of plain weights")
     parser.add_argument("--text", type=Path, help="for the accuracy (default: docs/*.md of this repository)")
@@ -504,6 +556,8 @@ def main() -> None:
     args = parser.parse_args()
     if not args.model and not args.file:
         parser.error("--model or --file is needed")
+    if args.accuracy_model and not args.model:
+        parser.error("--accuracy-model is for the formats of --model")
     for path in [args.pagoda, *filter(None, [args.model, args.accuracy_model, args.text]), *args.file]:
         if not path.exists():
             parser.error(f"{path} does not exist")
@@ -519,35 +573,29 @@ def main() -> None:
     def wanted(entry) -> bool:
         return isinstance(entry, Pagoda) or bool(re.search(args.only, f"{entry.name} {entry.label}"))
 
-    rows, args.accuracy = [], None
-    try:
-        if args.model:
-            python = environment(args, "requirements.txt")
-            source = once(args.work / f"{args.model.name}.gguf", lambda part: run(
-                [python, ROOT / "tools/make_gguf_source.py", "random", args.model, "--out", part]))
-            model = Model(args.model.name, args.model, source, "BF16")
-            rows += [Row(group, entry, model) for group, entries in GROUPS.items() for entry in entries if wanted(entry)]
-        if args.accuracy_model:
-            python = environment(args, "requirements.txt")
-            folder = once(args.work / args.accuracy_model.stem, lambda part: run(
-                [python, PEERS / "folder_of_gguf.py", args.accuracy_model, "--out", part]))
-            args.accuracy = Model(args.accuracy_model.stem, folder, args.accuracy_model, "F32")
-    except (Failed, OSError) as error:
-        sys.exit(str(error))
+    rows, args.run = [], time.strftime("%F %T")
+    if args.model:
+        model = random_model(args, args.model)
+        rows += [Row(group, entry, model) for group, entries in GROUPS.items() for entry in entries if wanted(entry)]
+    args.accuracy = accuracy_model(args, args.accuracy_model) if args.accuracy_model else None
     for file in args.file:
-        model = Model(file.stem, file, file, "as stored")
+        model = Model(file.stem, args.work, "as stored", lambda file=file: file, lambda file=file: file)
         rows += [Row(file.name, entry, model) for entry in FILE_GROUP if wanted(entry)]
     if args.prepare:
         for row in rows:
             for model in filter(None, [row.model, args.accuracy if row.group in GROUPS else None]):
                 attempt(row, lambda row=row, model=model: row.entry.prepare(args, model) and None)
         sys.exit("\n".join(row.error for row in rows if row.error) or 0)
-    measure_all(args, rows)
+    try:
+        measure_all(args, rows)
+    except KeyboardInterrupt:
+        sys.exit(f"interrupted; {args.work}/results.jsonl has what was measured")
     if args.json:
         print(json.dumps([{"weights": row.group, "engine": row.entry.name.strip("*"), "settings": row.entry.label, "cells": row.cells,
                            "error": row.error} for row in rows]))
     else:
         print_table(args, rows)
+    sys.exit(0 if any(row.cells for row in rows) else 1)
 
 
 if __name__ == "__main__":

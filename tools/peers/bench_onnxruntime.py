@@ -9,7 +9,7 @@ class Engine:
     def __init__(self, args):
         import onnxruntime_genai
 
-        self._genai, self._limit = onnxruntime_genai, args.prefill + args.context + args.tokens
+        self._genai = onnxruntime_genai
         config = onnxruntime_genai.Config(args.model)
         config.overlay(json.dumps({"model": {"decoder": {"session_options": {"intra_op_num_threads": args.threads}}}}))
         self._model = onnxruntime_genai.Model(config)

@@ -8,8 +8,8 @@
 
 namespace cuda_emulator {
 
-/// A stack that runs one function after the other and can stop in the middle of a function. The sanitizers are notified
-/// of each change of stacks.
+/// A stack that runs one function after the other and can stop in the middle of a function. AddressSanitizer is
+/// notified of each change of stacks.
 class Fiber {
  public:
   Fiber();
@@ -38,7 +38,7 @@ class Fiber {
   boost::context::fiber context_;
   boost::context::fiber caller_;
 
-  // State for the sanitizers.
+  // State for AddressSanitizer.
   void* fake_stack_ = nullptr;
   const void* caller_bottom_ = nullptr;
   std::size_t caller_bytes_ = 0;
