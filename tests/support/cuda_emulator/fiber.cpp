@@ -35,8 +35,9 @@ struct StackAllocator : boost::context::protected_fixedsize_stack {
 };
 
 /// leave_stack is called before a change of stacks, arrive_on_stack after it. They notify AddressSanitizer.
-/// ThreadSanitizer takes all fibers of a thread for one: they take turns, so it could find nothing between them, and its
-/// records of 1,024 fibers take gigabytes. The stacks that it prints for code in a fiber may hold frames of other fibers.
+/// ThreadSanitizer takes all fibers of a thread for one: they take turns, so it could find nothing between them, and
+/// its records of 1,024 fibers take gigabytes. The stacks that it prints for code in a fiber may hold frames of other
+/// fibers.
 void leave_stack([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
                  [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
