@@ -34,7 +34,6 @@ result is also written to results.jsonl in --work when it is there.
 Needs Python only, a C++ compiler, cmake and a built `pagoda`.
 """
 import argparse
-import functools
 import hashlib
 import json
 import os
@@ -52,7 +51,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Callable
 
-from compare_formats import llama_accuracy
+from compare_formats import llama_accuracy, say
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "tools" / "peers"
@@ -73,14 +72,9 @@ class Failed(Exception):
     pass
 
 
-def say(text: str) -> None:
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr)
-
-
-def run(command: list, env: dict | None = None) -> str:
+def run(command: list) -> str:
     command = [str(part) for part in command]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})})
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Failed(f"{' '.join(command)[:300]}: exit {done.returncode}: {(done.stderr or done.stdout).strip()[-600:]}")
     return done.stdout
@@ -114,7 +108,7 @@ def wait_until_quiet(limit: float) -> None:
             return
 
 
-def measured(args, command: list, env: dict | None = None) -> Run:
+def measured(args, command: list) -> Run:
     """Runs a command when nothing else runs, again if something did."""
     command = [str(part) for part in command]
     for attempt in range(3):
@@ -122,8 +116,9 @@ def measured(args, command: list, env: dict | None = None) -> Run:
         before, own = busy_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
         started = time.time()
         with open(args.work / "stderr.txt", "w+", encoding="utf-8") as errors:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **(env or {})})
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
             limit = threading.Timer(MOST_SECONDS, process.kill)
+            limit.daemon = True  # does not hold up an interrupted run
             limit.start()
             out = process.stdout.read()
             _, status, usage = os.wait4(process.pid, 0)
@@ -160,7 +155,6 @@ def environment(args, requirements: str) -> Path:
     """Returns the Python of the virtual environment with these packages."""
     file = PEERS / requirements
     folder = args.work / f"{file.stem}-{hashlib.sha256(file.read_bytes()).hexdigest()[:8]}"
-
     python = folder / "bin" / "python"
     if (folder / "ready").exists():
         return python
@@ -200,8 +194,8 @@ def built_from_sdist(args, name: str) -> Path:
     missing = [program for program in LLAMA_PROGRAMS if not (build / "bin" / program).exists()]
     if missing:
         say(f"building {name}")
-        script = root / "common" / "cmake" / "build-info-gen-cpp.cmake"  # the sdist of ik_llama.cpp lacks it
-        if not script.exists():
+        script = root / "common" / "cmake" / "build-info-gen-cpp.cmake"
+        if name == "ik_llama.cpp" and not script.exists():  # its sdist lacks it
             script.parent.mkdir(parents=True, exist_ok=True)
             script.touch()
             (root / "common" / "build-info.cpp").write_text(
@@ -216,22 +210,14 @@ def built_from_sdist(args, name: str) -> Path:
 @dataclass
 class Model:
     """The same weights as each engine wants them: a Hugging Face folder and a GGUF file of plain weights. One of the two is
-    made of the other when an engine asks for it."""
+    made of the other when an engine asks for it first."""
 
     name: str
     made: Path  # folder of what is made of it
     stored: str  # format of the GGUF file
-    make_folder: Callable[[], Path]
-    make_gguf: Callable[[], Path]
+    folder: Callable[[], Path]
+    gguf: Callable[[], Path]
     vocabulary: int = 0
-
-    @functools.cached_property
-    def folder(self) -> Path:
-        return self.make_folder()
-
-    @functools.cached_property
-    def gguf(self) -> Path:
-        return self.make_gguf()
 
 
 def folder_for(args, source: Path) -> Path:
@@ -268,9 +254,9 @@ def accuracy_model(args, source: Path) -> Model:
 def quantized(args, model: Model, kind: str) -> Path:
     """Returns the GGUF file of a format, by llama.cpp's own quantiser."""
     if kind == model.stored:
-        return model.gguf
+        return model.gguf()
     program = built_from_sdist(args, "llama.cpp") / "llama-quantize"
-    return once(model.made / f"{kind}.gguf", lambda part: run([program, model.gguf, part, kind, args.threads]))
+    return once(model.made / f"{kind}.gguf", lambda part: run([program, model.gguf(), part, kind, args.threads]))
 
 
 class Pagoda:
@@ -282,7 +268,7 @@ class Pagoda:
         self.label, self._quantize, self._gguf = f"`--quantize {quantize}`" if quantize else gguf, quantize, gguf
 
     def prepare(self, args, model: Model) -> list:
-        weights = quantized(args, model, self._gguf) if self._gguf else model.gguf if model is args.accuracy else model.folder
+        weights = quantized(args, model, self._gguf) if self._gguf else model.gguf() if model is args.accuracy else model.folder()
         return ["--model", weights, "--threads", args.threads, *(["--quantize", self._quantize] if self._quantize else []),
                 *(["--cpu-isa", args.cpu_isa] if args.cpu_isa else [])]
 
@@ -363,9 +349,8 @@ class PythonPeer:
 
     def prepare(self, args, model: Model) -> list:
         python = environment(args, self.requirements)
-        folder = model.folder
-        if self.export:
-            folder = once(model.made / self.format, lambda part: run(self.export(python, model.folder, part)))
+        source = model.folder()
+        folder = once(model.made / self.format, lambda part: run(self.export(python, source, part))) if self.export else source
         options = [flag for option in self.options for flag in ("--option", option)]
         vocabulary = ["--vocabulary", model.vocabulary] if model.vocabulary else []
         return [python, PEERS / self.program, folder, "--threads", args.threads, *vocabulary, *options]
@@ -388,10 +373,10 @@ class PythonPeer:
             return None
         python, tokens = environment(args, "requirements.txt"), args.work / "tokens.txt"
         with open(args.text, encoding="utf-8") as text, open(tokens, "w", encoding="ascii") as out:
-            subprocess.run([args.pagoda, "tokenize", "--model", args.accuracy.gguf], stdin=text, stdout=out, check=True)
+            subprocess.run([args.pagoda, "tokenize", "--model", args.accuracy_model], stdin=text, stdout=out, check=True)
         digest = hashlib.sha256(tokens.read_bytes()).hexdigest()[:8]
         reference = once(args.accuracy.made / f"{digest}-{args.windows}.npz", lambda part: run(
-            [python, PEERS / "reference.py", args.accuracy.folder, "--tokens", tokens, "--windows", args.windows, "--threads",
+            [python, PEERS / "reference.py", args.accuracy.folder(), "--tokens", tokens, "--windows", args.windows, "--threads",
              args.threads, "--out", part]))
         return json.loads(run([*prepared, "--accuracy", reference]).splitlines()[-1])["kld"]
 

@@ -1,4 +1,5 @@
 """Measures CTranslate2: a converted model; the option compute_type is its own."""
+import json
 import time
 
 from measure import measure
@@ -12,8 +13,6 @@ class Engine:
         self._generator = ctranslate2.Generator(args.model, device="cpu", inter_threads=1, intra_threads=args.threads,
                                                 compute_type=args.option.get("compute_type", "default"))
         with open(f"{args.model}/vocabulary.json", encoding="utf-8") as file:
-            import json
-
             self._tokens = json.load(file)
 
     def run(self, prompts, num_tokens):

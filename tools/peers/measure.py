@@ -1,4 +1,4 @@
-"""What the programs of this folder share: their flags, their clock and their answer, one line of JSON.
+"""The programs of this folder share this module: it reads their flags, takes the times and prints one line of JSON.
 
 A program gives `measure(load)` a function that loads its engine. The engine has
 
