@@ -324,8 +324,9 @@ std::vector<Error> EngineConfig::validate() const {
   check.one_of("kv_cache_dtype", kv_cache_dtype, {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8"});
   check_devices(*this, check);
   check.one_of("cpu_affinity", cpu_affinity, {"auto", "none", "cores", "numa"});
-  check.one_of("cpu_isa", cpu_isa,
-               {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "neon", "neon_dotprod"});
+  check.one_of(
+      "cpu_isa", cpu_isa,
+      {"", "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_amx", "neon", "neon_dotprod"});
   check.in_range("max_model_len", max_model_len, std::int64_t{0}, kMaxModelLen);
   check.in_range("block_size", block_size, 0, kMaxBlockSize);
   check.in_range("num_device_blocks", num_device_blocks, 0, kMaxBlocks);

@@ -133,8 +133,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "Cores that compute threads are bound to: none, cores (one core after the other), numa (in turn over the NUMA "
         "nodes), auto (numa if there are several nodes, else none)");
   visit("cpu_isa", config.cpu_isa,
-        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod; empty: the "
-        "fastest that this machine has");
+        "Instruction set: scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, avx512_amx, neon, neon_dotprod; "
+        "empty: the fastest that this machine has");
   visit("seed", config.seed, "Seed of requests that set no seed");
   visit("tensor_parallel_size", config.tensor_parallel_size,
         "Number of ranks on this host that compute each layer together, each with its part of the weights and of the "

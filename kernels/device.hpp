@@ -132,12 +132,23 @@ class Device {
   virtual std::size_t available_bytes(MemoryKind kind) const = 0;
 };
 
-/// Instruction set of the CPU ops. All sets except avx512_bf16 widen bfloat16 to float32 and multiply in float32.
-/// avx512_bf16 rounds the other operand of bfloat16 weights, keys and values (activations, queries, probabilities) to
-/// bfloat16 and treats subnormal numbers as 0. That is twice as fast on AMD and half as fast on Intel, so it is the
-/// default on AMD CPUs only. Each vnni and dotprod set differs from the set before it only in products with quantised
-/// weights.
-enum class CpuIsa : std::uint8_t { scalar, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, neon, neon_dotprod };
+/// Instruction set of the CPU ops. All sets except avx512_bf16 and avx512_amx widen bfloat16 to float32 and multiply in
+/// float32. avx512_bf16 rounds the other operand of bfloat16 weights, keys and values (activations, queries,
+/// probabilities) to bfloat16 and treats subnormal numbers as 0. That is twice as fast on AMD and half as fast on
+/// Intel, so it is the default on AMD CPUs only. avx512_amx does this only in linear layers with bfloat16 weights,
+/// which it multiplies on a matrix unit, several times faster. Each vnni and dotprod set differs from the set before it
+/// only in products with quantised weights.
+enum class CpuIsa : std::uint8_t {
+  scalar,
+  avx2,
+  avx_vnni,
+  avx512,
+  avx512_vnni,
+  avx512_bf16,
+  avx512_amx,
+  neon,
+  neon_dotprod
+};
 
 struct CpuDeviceOptions {
   int num_threads = 0;  ///< 0 = one per available core

@@ -20,6 +20,7 @@ struct ProcessorFacts {
   std::vector<std::string> kernel_sets = {};  ///< sets that this build has and this machine runs, scalar first
   std::string chosen_set = {};                ///< set of --cpu-isa, or the fastest
   std::string wanted_set = {};                ///< --cpu-isa; empty: the fastest
+  bool has_matrix_unit = false;               ///< whether the processor has AMX for bytes and bfloat16
   std::vector<std::string> governors = {};    ///< governors of cpufreq, each once; empty if they are not known
   std::string frequency_driver = {};          ///< scaling_driver; empty if it is not known
 };

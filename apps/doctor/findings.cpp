@@ -105,6 +105,11 @@ void Examination::of_processor() {
   add("processor", Severity::good, what,
       passes_over ? cpu.kernel_sets.back() + " is slower on this make of processor"
                   : "the fastest that this machine has");
+  if (cpu.has_matrix_unit && std::ranges::find(cpu.kernel_sets, "avx512_amx") == cpu.kernel_sets.end()) {
+    add("processor", Severity::slow, "the matrix unit (AMX) is not used",
+        "this system does not let the process use it, this build has no kernels for it, or its results were wrong",
+        "use Linux 5.16 or later, and let virtual machines and sandboxes pass AMX through");
+  }
   constexpr int kFamily = 6;
   constexpr int kSkylakeServer = 85;  // also Cascade Lake and Cooper Lake
   if (cpu.is_intel && cpu.family == kFamily && cpu.model == kSkylakeServer && cpu.chosen_set.starts_with("avx512")) {

@@ -106,6 +106,7 @@ ProcessorFacts probe_processor(const std::string& wanted_set, const fs::path& ro
   ProcessorFacts cpu;
   const auto info = lines_of(below_root(root, "/proc/cpuinfo"));
   cpu.name = value_of(info, "model name");
+  cpu.has_matrix_unit = kernels::processor_has_matrix_unit();
   cpu.is_intel = value_of(info, "vendor_id") == "GenuineIntel";
   cpu.family = small_number_in(value_of(info, "cpu family"));
   cpu.model = small_number_in(value_of(info, "model"));

@@ -133,6 +133,27 @@ __attribute__((target("avx2"))) void multiply_add_bytes_256() {
   }
 }
 
+constexpr std::int64_t kTileLoops = kLoops * kChains / 4 / 32;  // a product of tiles takes 16 cycles
+
+/// Runs `instruction` on four independent tiles of 16 rows of 64 bytes. The tiles are zero.
+#define PAGODA_TILE_LOOP(name, instruction)                                                              \
+  __attribute__((target("amx-tile"))) void name() {                                                      \
+    struct alignas(64) {                                                                                 \
+      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};                                        \
+      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};                                    \
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};                                          \
+    } const shapes;                                                                                      \
+    asm volatile("ldtilecfg %0" ::"m"(shapes));                                                          \
+    for (std::int64_t i = 0; i < kTileLoops; ++i) {                                                      \
+      asm volatile(instruction " %tmm6, %tmm4, %tmm0\n" instruction " %tmm7, %tmm4, %tmm1\n" instruction \
+                               " %tmm6, %tmm5, %tmm2\n" instruction " %tmm7, %tmm5, %tmm3");             \
+    }                                                                                                    \
+    asm volatile("tilerelease");                                                                         \
+  }
+PAGODA_TILE_LOOP(tile_dot_int8, "tdpbsud")
+PAGODA_TILE_LOOP(tile_dot_bf16, "tdpbf16ps")
+#undef PAGODA_TILE_LOOP
+
 double flops_of(void (*loop)(), double flops_per_instruction) {
   const double seconds = best_seconds_of([&] { threads().parallel_for(num_threads(), [&](std::int64_t) { loop(); }); });
   return static_cast<double>(kLoops) * kChains * flops_per_instruction * num_threads() / seconds;
@@ -149,6 +170,7 @@ double measure_f32_flops() {
 
 double measure_bf16_flops() {
 #if defined(__x86_64__)
+  if (isa() == CpuIsa::avx512_amx) return flops_of(tile_dot_bf16, 16 * 16 * 32 * 2 / 32);
   if (isa() == CpuIsa::avx512_bf16) return flops_of(dot_bf16_512, 64);
 #endif
   return 0;
@@ -156,6 +178,7 @@ double measure_bf16_flops() {
 
 double measure_int8_ops() {
 #if defined(__x86_64__)
+  if (isa() == CpuIsa::avx512_amx) return flops_of(tile_dot_int8, 16 * 16 * 64 * 2 / 32);
   if (isa() >= CpuIsa::avx512_vnni) return flops_of(dot_int8_512, 128);
   if (isa() == CpuIsa::avx_vnni) return flops_of(dot_int8_256, 64);
   if (isa() == CpuIsa::avx2) return flops_of(multiply_add_bytes_256, 64);

@@ -7,6 +7,10 @@
 
 #if defined(PAGODA_X86_KERNELS)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(PAGODA_ARM_KERNELS) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -36,10 +40,28 @@ bool has_avx_vnni() {
 bool has_avx512_bf16() {
   return has_feature_7_1(5);
 }
+
+/// Returns whether the processor has a matrix unit for bytes and bfloat16, the system lets this process use it, and it
+/// computes what it should. Linux gives the tiles' memory to a process that asks for it
+/// (Documentation/arch/x86/xstate.rst).
+bool has_amx() {
+#if defined(__linux__)
+  static const bool is_usable = [] {
+    if (!processor_has_matrix_unit()) return false;
+    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 && amx_is_as_emulated();
+  }();
+  return is_usable;
+#else
+  return false;
+#endif
+}
 #endif
 
-constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar,      CpuIsa::avx2,        CpuIsa::avx_vnni, CpuIsa::avx512,
-                               CpuIsa::avx512_vnni, CpuIsa::avx512_bf16, CpuIsa::neon,     CpuIsa::neon_dotprod};
+constexpr CpuIsa kAllIsas[] = {CpuIsa::scalar,     CpuIsa::avx2,        CpuIsa::avx_vnni,
+                               CpuIsa::avx512,     CpuIsa::avx512_vnni, CpuIsa::avx512_bf16,
+                               CpuIsa::avx512_amx, CpuIsa::neon,        CpuIsa::neon_dotprod};
 
 #if defined(PAGODA_ARM_KERNELS)
 bool has_dotprod() {
@@ -69,6 +91,8 @@ bool is_available(CpuIsa isa) {
       return avx512 && __builtin_cpu_supports("avx512vnni") != 0;
     case CpuIsa::avx512_bf16:
       return avx512 && __builtin_cpu_supports("avx512vnni") != 0 && has_avx512_bf16();
+    case CpuIsa::avx512_amx:
+      return avx512 && __builtin_cpu_supports("avx512vnni") != 0 && has_amx();
     case CpuIsa::neon:
     case CpuIsa::neon_dotprod:
       return false;
@@ -100,6 +124,17 @@ std::string names_of(const std::vector<CpuIsa>& isas) {
 
 }  // namespace
 
+bool processor_has_matrix_unit() {
+#if defined(PAGODA_X86_KERNELS)
+  constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24, kInt8 = 1U << 25;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  return (d & kBf16) != 0 && (d & kTile) != 0 && (d & kInt8) != 0;
+#else
+  return false;
+#endif
+}
+
 std::string_view to_string(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::scalar:
@@ -114,6 +149,8 @@ std::string_view to_string(CpuIsa isa) {
       return "avx512_vnni";
     case CpuIsa::avx512_bf16:
       return "avx512_bf16";
+    case CpuIsa::avx512_amx:
+      return "avx512_amx";
     case CpuIsa::neon:
       return "neon";
     case CpuIsa::neon_dotprod:
@@ -129,11 +166,13 @@ std::vector<CpuIsa> available_isas() {
 }
 
 Result<CpuIsa> choose_isa(std::string_view name) {
+  for (const CpuIsa isa : kAllIsas) {
+    if (to_string(isa) == name && is_available(isa)) return isa;
+  }
   const std::vector<CpuIsa> available = available_isas();
   if (name.empty()) return *std::find_if(available.rbegin(), available.rend(), is_fast);
   for (const CpuIsa isa : kAllIsas) {
     if (to_string(isa) != name) continue;
-    if (is_available(isa)) return isa;
     return fail(ErrorCode::bad_config,
                 "instruction set " + std::string(name) + " is not available here; available: " + names_of(available),
                 "isa");
@@ -155,6 +194,8 @@ const CpuKernels& kernels_for(CpuIsa isa) {
       return avx512_vnni_kernels();
     case CpuIsa::avx512_bf16:
       return avx512_bf16_kernels();
+    case CpuIsa::avx512_amx:
+      return avx512_amx_kernels();
     default:
       return portable_kernels();
   }

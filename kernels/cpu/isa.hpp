@@ -8,9 +8,13 @@
 
 namespace pagoda::kernels {
 
-/// Returns "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "neon" or "neon_dotprod": the names of
-/// CpuDeviceOptions::isa.
+/// Returns "scalar", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_amx", "neon" or
+/// "neon_dotprod": the names of CpuDeviceOptions::isa.
 std::string_view to_string(CpuIsa isa);
+
+/// Returns whether the processor says that it has a matrix unit (AMX) for bytes and bfloat16. Kernels use it only if
+/// the system lets them: then avx512_amx is available.
+bool processor_has_matrix_unit();
 
 /// Returns the instruction sets that this build contains and this machine runs, scalar first; later ones are usually
 /// faster.

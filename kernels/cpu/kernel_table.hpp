@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/matrix_kernels.hpp"
 #include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
@@ -311,7 +312,13 @@ struct CpuKernels {
   void (*softcap)(float* x, float factor, float cap, std::int64_t count);
 
   QuantizedKernels quantized = {};
+  MatrixKernels matrix = {};
 };
+
+/// Returns whether linear layers with bfloat16 weights, and many rows with quantised weights, use a matrix unit.
+inline bool has_matrix_unit(const CpuKernels& kernels) {
+  return kernels.matrix.stream != nullptr;
+}
 
 /// Returns the table of an instruction set that this build contains.
 const CpuKernels& kernels_for(CpuIsa isa);
@@ -324,6 +331,10 @@ const CpuKernels& avx_vnni_kernels();
 const CpuKernels& avx512_kernels();
 const CpuKernels& avx512_vnni_kernels();
 const CpuKernels& avx512_bf16_kernels();
+const CpuKernels& avx512_amx_kernels();
+/// Returns whether the matrix unit gives the bits of the emulated one. Only on a processor that has a matrix unit, in a
+/// process that may use it.
+bool amx_is_as_emulated();
 #elif defined(PAGODA_ARM_KERNELS)
 const CpuKernels& neon_kernels();
 const CpuKernels& neon_dotprod_kernels();

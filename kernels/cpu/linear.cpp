@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/matrix_linear.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
 namespace pagoda::kernels {
@@ -465,6 +466,7 @@ class Linear {
 
 Status cpu_linear(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch, const LinearParams& params) {
   if (params.num_tokens == 0) return {};
+  if (uses_matrix_unit(kernels, params)) return cpu_matrix_linear(kernels, threads, scratch, params);
   return Linear(kernels, threads, params).run(scratch);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/matrix_linear.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
 namespace pagoda::kernels {
@@ -280,6 +281,7 @@ class QuantizedLinear {
 Status cpu_quantized_linear(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
                             const QuantizedLinearParams& params) {
   if (params.num_tokens == 0) return {};
+  if (uses_matrix_unit(kernels, params)) return cpu_matrix_linear(kernels, threads, scratch, params);
   return QuantizedLinear(kernels, threads, params).run(scratch);
 }
 

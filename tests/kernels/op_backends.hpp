@@ -96,6 +96,8 @@ class OpTest : public ::testing::TestWithParam<Param> {
   bool on_cuda() const { return is_cuda(backend()); }
   /// Returns whether inputs are rounded to bfloat16 where they are multiplied with bfloat16 weights, keys and values.
   bool dots_bf16() const { return backend() == to_string(CpuIsa::avx512_bf16); }
+  /// Returns whether inputs are rounded to bfloat16 where they are multiplied with bfloat16 weights.
+  bool rounds_for_linear() const { return dots_bf16() || backend() == to_string(CpuIsa::avx512_amx); }
 
   template <class P>
   void run(const P& params) const {

@@ -116,8 +116,8 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
   const Schedule& schedule() const { return std::get<1>(GetParam()); }
   Where where() const { return std::get<2>(GetParam()); }
   void SetUp() override {
-    if (where() == Where::rounding_cpu && !test::has_rounding_isa()) {
-      GTEST_SKIP() << "this machine has no " << test::kRoundingIsa;
+    if (where() == Where::rounding_cpu && test::rounding_isas().empty()) {
+      GTEST_SKIP() << "this machine has no instruction set that rounds";
     }
     if (where() == Where::most_ranks && num_ranks() < 3) GTEST_SKIP() << "more ranks than 2 do not divide the heads";
     const models::DecoderConfig decoder = config_of_model();
@@ -196,7 +196,7 @@ class GoldenSchedules : public testing::TestWithParam<std::tuple<std::string, Sc
     if (setup.device != nullptr) {
       config.device = "cuda";
     } else {
-      config.cpu_isa = where() == Where::rounding_cpu ? test::kRoundingIsa : test::exact_isa();
+      config.cpu_isa = where() == Where::rounding_cpu ? test::rounding_isas().back() : test::exact_isa();
     }
     auto engine = Engine::create(config, setup);
     EXPECT_TRUE(engine) << engine.error().message;

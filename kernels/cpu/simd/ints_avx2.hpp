@@ -35,6 +35,9 @@ inline Vec to_floats(Ints x) {
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
+inline Ints load_ints(const std::int32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+}
 inline Ints load_int8(const std::int8_t* p) {
   return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
 }

@@ -37,6 +37,9 @@ inline Vec to_floats(Ints x) {
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
+inline Ints load_ints(const std::int32_t* p) {
+  return {_mm512_loadu_si512(p)};
+}
 /// Loads signed bytes, one for each lane.
 inline Ints load_int8(const std::int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};

@@ -37,6 +37,9 @@ inline Vec to_floats(Ints x) {
 inline Vec fused(Vec a, Vec b, Vec c) {
   return fma(a, b, c);
 }
+inline Ints load_ints(const std::int32_t* p) {
+  return {vld1q_s32(p)};
+}
 inline Ints load_int8(const std::int8_t* p) {
   std::uint32_t four;
   std::memcpy(&four, p, sizeof(four));

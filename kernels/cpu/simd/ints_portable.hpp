@@ -47,6 +47,9 @@ inline Vec fused(Vec a, Vec b, Vec c) {
   for (int i = 0; i < kLanes; ++i) c.v[i] = std::fma(a.v[i], b.v[i], c.v[i]);
   return c;
 }
+inline Ints load_ints(const std::int32_t* p) {
+  return {Bits{p[0], p[1], p[2], p[3]}};
+}
 inline Ints load_int8(const std::int8_t* p) {
   return {Bits{p[0], p[1], p[2], p[3]}};
 }

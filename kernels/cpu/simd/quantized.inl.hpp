@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/quantized_kernels.hpp"
+#include "kernels/cpu/simd/quantized_scales.inl.hpp"
 #include "kernels/quantized.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::int64_t kStepBytes = 4 * kQuantizedPanel;  ///< bytes of a panel that a step of four columns takes
 constexpr std::int64_t kVectorBytes = 4 * kLanes;
-constexpr int kVectorsPerPanel = static_cast<int>(kQuantizedPanel) / kLanes;
 
 // Storage kinds of weights. Each kind has
 //
@@ -281,28 +281,6 @@ inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::
     for (std::int64_t line = first_line; line < end_line; ++line) {
       __builtin_prefetch(group + p * stride + line * kLine, 0, 2);
     }
-  }
-}
-
-/// Loads the scales and minimums of a group of each panel.
-template <bool has_mins, int vectors>
-[[gnu::always_inline]] inline void load_scales(const QuantizedTileArgs& args, std::int64_t group,
-                                               Vec (&scales)[vectors], Vec (&mins)[vectors]) {
-  const std::int64_t scale = args.w_factors == nullptr ? group : group * args.group_size / kTwoLevelColumns;
-#pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) {
-    const std::int64_t at =
-        v / kVectorsPerPanel * args.w_scale_stride + scale * kQuantizedPanel + v % kVectorsPerPanel * kLanes;
-    scales[v] = load_f16(args.w_scales + at);
-    if constexpr (has_mins) mins[v] = load_f16(args.w_mins + at);
-  }
-  if (args.w_factors == nullptr) return;
-  const std::int8_t* const factors = args.w_factors + group * kQuantizedPanel * (has_mins ? 2 : 1);
-#pragma GCC unroll 4
-  for (int v = 0; v < vectors; ++v) {
-    const std::int8_t* const at = factors + v / kVectorsPerPanel * args.w_factor_stride + v % kVectorsPerPanel * kLanes;
-    scales[v] = scales[v] * to_floats(load_int8(at));
-    if constexpr (has_mins) mins[v] = mins[v] * to_floats(load_int8(at + kQuantizedPanel));
   }
 }
 

@@ -98,6 +98,15 @@ TEST(Doctor, warns_of_avx512_where_it_lowers_the_frequency) {
   EXPECT_TRUE(complaints(facts, "processor").empty());
 }
 
+TEST(Doctor, says_that_the_matrix_unit_is_idle) {
+  auto facts = good_machine();
+  facts.processor.has_matrix_unit = true;
+  EXPECT_THAT(the_complaint(facts, "processor").what, HasSubstr("AMX"));
+  facts.processor.kernel_sets.emplace_back("avx512_amx");
+  facts.processor.chosen_set = "avx512_amx";
+  EXPECT_TRUE(complaints(facts, "processor").empty());
+}
+
 TEST(Doctor, takes_powersave_for_slow_only_where_it_is) {
   auto facts = good_machine();
   facts.processor.governors = {"powersave"};

@@ -82,15 +82,17 @@ TEST_P(Golden, LogitsOfAPromptAreThoseOfTransformersInFloat32) {
 }
 
 TEST_P(Golden, LogitsStayWithinBfloat16RoundingWhereProductsRound) {
-  if (!test::has_rounding_isa()) GTEST_SKIP() << "this machine has no " << test::kRoundingIsa;
-  ModelRunner runner(folder_, {.isa = test::kRoundingIsa});
-  for (const auto& golden_case : golden_.at("cases")) {
-    const auto logits = runner.run(runner.add_sequence(), prompt_of(golden_case));
-    for (const auto& expected : golden_case.at("float32").at("logits")) {
-      const auto values = expected.at("values").get<std::vector<float>>();
-      // Each product rounds its other operand by up to 1/512, which the random weights of these models amplify.
-      EXPECT_LT(relative_error(logits.at(expected.at("position").get<std::size_t>()), values), 0.08)
-          << name_of(golden_case) << " position " << expected.at("position");
+  if (test::rounding_isas().empty()) GTEST_SKIP() << "this machine has no instruction set that rounds";
+  for (const std::string& isa : test::rounding_isas()) {
+    ModelRunner runner(folder_, {.isa = isa});
+    for (const auto& golden_case : golden_.at("cases")) {
+      const auto logits = runner.run(runner.add_sequence(), prompt_of(golden_case));
+      for (const auto& expected : golden_case.at("float32").at("logits")) {
+        const auto values = expected.at("values").get<std::vector<float>>();
+        // Each product rounds its other operand by up to 1/512, which the random weights of these models amplify.
+        EXPECT_LT(relative_error(logits.at(expected.at("position").get<std::size_t>()), values), 0.08)
+            << isa << " " << name_of(golden_case) << " position " << expected.at("position");
+      }
     }
   }
 }
