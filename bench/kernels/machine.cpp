@@ -133,7 +133,8 @@ __attribute__((target("avx2"))) void multiply_add_bytes_256() {
   }
 }
 
-constexpr std::int64_t kTileLoops = kLoops * kChains / 4 / 32;  // a product of tiles takes 16 cycles
+constexpr std::int64_t kTileRatio = 32;  // a product of tiles takes this many times as long as another instruction
+constexpr std::int64_t kTileLoops = kLoops * kChains / 4 / kTileRatio;
 
 /// Runs `instruction` on four independent tiles of 16 rows of 64 bytes. The tiles are zero.
 #define PAGODA_TILE_LOOP(name, instruction)                                                              \
@@ -170,7 +171,7 @@ double measure_f32_flops() {
 
 double measure_bf16_flops() {
 #if defined(__x86_64__)
-  if (isa() == CpuIsa::avx512_amx) return flops_of(tile_dot_bf16, 16 * 16 * 32 * 2 / 32);
+  if (isa() == CpuIsa::avx512_amx) return flops_of(tile_dot_bf16, 16.0 * 16 * 32 * 2 / kTileRatio);
   if (isa() == CpuIsa::avx512_bf16) return flops_of(dot_bf16_512, 64);
 #endif
   return 0;
@@ -178,7 +179,7 @@ double measure_bf16_flops() {
 
 double measure_int8_ops() {
 #if defined(__x86_64__)
-  if (isa() == CpuIsa::avx512_amx) return flops_of(tile_dot_int8, 16 * 16 * 64 * 2 / 32);
+  if (isa() == CpuIsa::avx512_amx) return flops_of(tile_dot_int8, 16.0 * 16 * 64 * 2 / kTileRatio);
   if (isa() >= CpuIsa::avx512_vnni) return flops_of(dot_int8_512, 128);
   if (isa() == CpuIsa::avx_vnni) return flops_of(dot_int8_256, 64);
   if (isa() == CpuIsa::avx2) return flops_of(multiply_add_bytes_256, 64);

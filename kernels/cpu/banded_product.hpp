@@ -6,8 +6,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/cpu/biases.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/matrix_kernels.hpp"
+#include "kernels/cpu/row_tiles.hpp"
 
 namespace pagoda::kernels {
 
@@ -20,7 +22,7 @@ struct Band {
   std::int64_t out_column = 0;
 
   std::int64_t first_panel() const { return first_row / kMatrixPanel; }
-  std::int64_t panels() const { return (rows + kMatrixPanel - 1) / kMatrixPanel; }
+  std::int64_t panels() const { return ceil_div(rows, kMatrixPanel); }
 };
 
 /// The bands, the biases and the output of a product.
@@ -32,7 +34,7 @@ class BandedProduct {
   /// Divides the weights into bands of up to `band_rows` rows: kMatrixBand, or kMatrixPanel.
   BandedProduct(const Params& p, std::int64_t band_rows) : p_(p) {
     for (const Matrix& weight : p.weights) {
-      bands_.reserve(bands_.size() + static_cast<std::size_t>((weight.rows + band_rows - 1) / band_rows));
+      bands_.reserve(bands_.size() + static_cast<std::size_t>(ceil_div(weight.rows, band_rows)));
       for (std::int64_t row = 0; row < weight.rows; row += band_rows) {
         bands_.push_back({&weight, row, std::min(band_rows, weight.rows - row), out_features_ + row});
       }
@@ -45,19 +47,7 @@ class BandedProduct {
   std::int64_t out_features() const { return out_features_; }
 
   /// Widens the biases into scratch of out_features floats, if there are biases.
-  void set_biases(const CpuKernels& kernels, float* scratch) {
-    if (p_.biases.empty()) return;
-    biases_ = scratch;
-    for (std::size_t part = 0; part < p_.weights.size(); ++part) {
-      const std::int64_t rows = p_.weights[part].rows;
-      if (p_.biases[part] != nullptr) {
-        kernels.widen(p_.biases[part], p_.bias_dtype, rows, scratch);
-      } else {
-        std::fill_n(scratch, rows, 0.0F);
-      }
-      scratch += rows;
-    }
-  }
+  void set_biases(const CpuKernels& kernels, float* scratch) { biases_ = widened_biases(kernels, p_, scratch); }
 
   /// Writes `count` results of row m, from `column` of the output on.
   void write(std::int64_t m, std::int64_t column, std::int64_t count, const float* sums) const {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/biases.hpp"
 #include "kernels/cpu/matrix_linear.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
@@ -38,10 +39,6 @@ constexpr std::int64_t kFewRows = 56;
 
 /// Bytes of a cache line.
 constexpr std::int64_t kLine = 64;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 class Linear {
  public:
@@ -79,7 +76,7 @@ class Linear {
 
     if (any_plain_) plain_x_ = pack_x(scratch->floats(x_floats), DType::f32);
     if (any_paired_) paired_x_ = pack_x(scratch->floats(x_floats), DType::bf16);
-    if (!p_.biases.empty()) widen_biases_into(scratch->floats(out_features_));
+    biases_ = widened_biases(kernels_, p_, scratch->floats(out_features_));
     std::vector<Workspace> workspaces;
     for (int thread = 0; thread < num_threads; ++thread) {
       workspaces.push_back({scratch->floats(packed_floats), scratch->floats(sums_floats),
@@ -224,19 +221,6 @@ class Linear {
   const float* packed_x(DType dtype, std::int64_t tile, std::int64_t k) const {
     const float* x = dtype == DType::bf16 ? paired_x_ : plain_x_;
     return x + tiles_.first_row(tile) * padded_in_ + floats_of(dtype, k) * tiles_.rows(tile);
-  }
-
-  void widen_biases_into(float* biases) {
-    biases_ = biases;
-    for (std::size_t part = 0; part < p_.weights.size(); ++part) {
-      const std::int64_t rows = p_.weights[part].rows;
-      if (p_.biases[part] != nullptr) {
-        kernels_.widen(p_.biases[part], p_.bias_dtype, rows, biases);
-      } else {
-        std::fill_n(biases, rows, 0.0F);
-      }
-      biases += rows;
-    }
   }
 
   Panel panel_at(std::int64_t index) const {

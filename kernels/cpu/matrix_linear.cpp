@@ -31,10 +31,6 @@ constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// The product of many rows of x. Rows of x are the rows of tiles, and are copied so that each tile is contiguous. So
 /// is each block of columns of a band: bfloat16 weights are packed, quantised weights unpacked to bytes.
 template <class Params>
@@ -55,7 +51,6 @@ class BlockedProduct {
       group_size_ = weight.format.group_size;
       groups_ = weight.groups();
       piece_columns_ = quantized_matrix_step(group_size_);
-      piece_bytes_ = piece_columns_;
     }
     block_columns_ = std::max(group_size_, kBlockColumns / group_size_ * group_size_);
     columns_ = ceil_div(p.in, group_size_) * group_size_;
@@ -68,7 +63,7 @@ class BlockedProduct {
     const int num_threads = threads_.num_threads();
     const std::int64_t x_floats = num_blocks() * strips_ * strip_bytes() / kFloatBytes;
     const std::int64_t scales = num_blocks() * strips_ * strip_scales();
-    const std::int64_t row_floats = columns_ / piece_columns_ * piece_bytes_ / kFloatBytes + 3 * groups_;
+    const std::int64_t row_floats = columns_ * element_bytes() / kFloatBytes + 3 * groups_;
     const std::int64_t sums_floats = task_bands_ * row_blocks_.largest_tile_rows() * kMatrixBand;
     const std::int64_t w_floats = kMatrixBand * block_columns_ * element_bytes() / kFloatBytes;
     const std::int64_t thread_floats = sums_floats + w_floats + row_floats;
@@ -147,10 +142,11 @@ class BlockedProduct {
       std::memset(bytes + p_.in * kBf16Bytes, 0, static_cast<std::size_t>((columns_ - p_.in) * kBf16Bytes));
     }
     const std::int64_t block_pieces = block_columns_ / piece_columns_;
+    const std::int64_t piece_bytes = piece_columns_ * element_bytes();
     for (std::int64_t piece = 0; piece < columns_ / piece_columns_; ++piece) {
       std::byte* const to = x_ + (piece / block_pieces * strips_ + m / kMatrixStripRows) * strip_bytes() +
-                            (piece % block_pieces * kMatrixStripRows + m % kMatrixStripRows) * piece_bytes_;
-      std::memcpy(to, bytes + piece * piece_bytes_, static_cast<std::size_t>(piece_bytes_));
+                            (piece % block_pieces * kMatrixStripRows + m % kMatrixStripRows) * piece_bytes;
+      std::memcpy(to, bytes + piece * piece_bytes, static_cast<std::size_t>(piece_bytes));
     }
   }
 
@@ -267,11 +263,10 @@ class BlockedProduct {
   std::int64_t group_size_ = kMatrixStep;     ///< columns that are multiplied as a whole
   std::int64_t groups_ = 0;                   ///< groups of quantised columns
   std::int64_t piece_columns_ = kMatrixStep;  ///< columns of a row of a tile of x
-  std::int64_t piece_bytes_ = kMatrixLine;
-  std::int64_t columns_ = 0;  ///< columns of x, padded to whole groups and pieces
+  std::int64_t columns_ = 0;                  ///< columns of x, padded to whole groups and pieces
   std::int64_t block_columns_ = 0;
   std::int64_t task_bands_ = 1;
-  std::byte* x_ = nullptr;     ///< [blocks of columns, strips, pieces, kMatrixStripRows, piece_bytes]
+  std::byte* x_ = nullptr;     ///< [blocks of columns, strips, pieces, kMatrixStripRows, bytes of a piece]
   float* x_scales_ = nullptr;  ///< [blocks of columns, strips, groups, kMatrixStripRows], like the next one
   float* x_sums_ = nullptr;    ///< only used if the weights have minimums
 };

@@ -19,10 +19,6 @@ constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// The product of few rows of x and bfloat16 weights. Weights are the rows of tiles, so that they are read as they are
 /// stored, and the sums are transposed.
 class StreamedProduct {
@@ -38,7 +34,7 @@ class StreamedProduct {
 
   Status run(ScratchPool& pool) {
     const int num_threads = threads_.num_threads();
-    const std::int64_t x_floats = tiles_ * kernels_.lanes * pairs_;
+    const std::int64_t x_floats = tiles_ * columns_ * pairs_;
     const std::int64_t sums_floats = tiles_ * kMatrixBand * columns_;
     const std::int64_t rest_floats = kMatrixBand * kMatrixLine / kFloatBytes;
     auto scratch = pool.borrow(2 * x_floats + product_.out_features() + num_threads * (sums_floats + rest_floats),
@@ -78,7 +74,7 @@ class StreamedProduct {
   std::int64_t row_bytes() const { return p_.in * kBf16Bytes; }
 
   /// Rounds x to bfloat16, and packs it: x_ is [tile, pair of columns, row of x in the tile]. Both buffers have room
-  /// for tiles of `lanes` rows.
+  /// for all tiles. A single row needs no packing.
   void pack_x(float* rounded, float* packed) {
     constexpr std::int64_t kPieceColumns = 512;  // whole steps
     const std::int64_t pieces = ceil_div(p_.in, kPieceColumns);
@@ -96,19 +92,20 @@ class StreamedProduct {
                     static_cast<std::size_t>(pairs * kFloatBytes - columns * kBf16Bytes));
         rows[static_cast<std::size_t>(r)] = to;
       }
-      transpose(rows, pairs, packed + (tile * pairs_ + first / 2) * columns_);
+      if (columns_ > 1) transpose(rows, pairs, packed + (tile * pairs_ + first / 2) * columns_);
     };
-    threads_.parallel_for(tiles_ * pieces, pack_piece);
-    x_ = packed;
+    constexpr std::int64_t kFewFloats = 8192;  // less work does not pay for the hand-over to another thread
+    if (p_.num_tokens * p_.in <= kFewFloats) {
+      for (std::int64_t task = 0; task < tiles_ * pieces; ++task) pack_piece(task);
+    } else {
+      threads_.parallel_for(tiles_ * pieces, pack_piece);
+    }
+    x_ = columns_ > 1 ? packed : rounded;
   }
 
   /// to[i, r] = rows[r][i] for r < columns_ and i < count, a multiple of lanes.
   void transpose(std::array<const float*, kMaxLanes>& rows, std::int64_t count, float* to) const {
     const auto lanes = static_cast<std::int64_t>(kernels_.lanes);
-    if (columns_ == 1) {
-      std::copy_n(rows[0], count, to);
-      return;
-    }
     if (columns_ == lanes) return kernels_.pack({.rows = rows.data(), .count = count, .dst = to});
     std::fill(rows.begin() + columns_, rows.end(), rows[0]);
     for (std::int64_t first = 0; first < count; first += lanes) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/biases.hpp"
 #include "kernels/cpu/matrix_linear.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 
@@ -25,10 +26,6 @@ constexpr std::int64_t kMaxRows = 512;
 /// threads wait at the end.
 constexpr std::int64_t kFewRows = 64;
 constexpr std::int64_t kLine = 64;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 class QuantizedLinear {
  public:
@@ -66,7 +63,7 @@ class QuantizedLinear {
     x_offsets_ = reinterpret_cast<std::int32_t*>(scratch->floats(rows * groups_));
     if (format_.asymmetric) x_sums_ = scratch->floats(rows * groups_);
     quantize_x();
-    if (!p_.biases.empty()) widen_biases_into(scratch->floats(out_features_));
+    biases_ = widened_biases(kernels_, p_, scratch->floats(out_features_));
     std::vector<Workspace> workspaces;
     for (int thread = 0; thread < num_threads; ++thread) {
       workspaces.push_back(
@@ -146,19 +143,6 @@ class QuantizedLinear {
       for (std::int64_t row = 0; row < p_.num_tokens; ++row) quantize_row(row);
     } else {
       threads_.parallel_for(p_.num_tokens, quantize_row);
-    }
-  }
-
-  void widen_biases_into(float* biases) {
-    biases_ = biases;
-    for (std::size_t part = 0; part < p_.weights.size(); ++part) {
-      const std::int64_t rows = p_.weights[part].rows;
-      if (p_.biases[part] != nullptr) {
-        kernels_.widen(p_.biases[part], p_.bias_dtype, rows, biases);
-      } else {
-        std::fill_n(biases, rows, 0.0F);
-      }
-      biases += rows;
     }
   }
 

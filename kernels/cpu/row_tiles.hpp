@@ -8,6 +8,11 @@ namespace pagoda::kernels {
 /// Upper bound of lanes over all instruction sets.
 constexpr int kMaxLanes = 16;
 
+/// Returns a / b, rounded up; a >= 0 and b > 0.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
 /// Splits rows into register tiles of at most `max_rows` rows, as evenly as possible: 16 rows are 8 + 8, not 14 + 2.
 /// Tiles consist of whole units of `unit` rows (which divides max_rows); the last unit may lack some rows.
 class RowTiles {
@@ -15,7 +20,7 @@ class RowTiles {
   RowTiles(std::int64_t rows, std::int64_t max_rows, std::int64_t unit = 1)
       : rows_(rows),
         unit_(unit),
-        count_((rows + max_rows - 1) / max_rows),
+        count_(ceil_div(rows, max_rows)),
         small_(count_ == 0 ? 0 : num_units() / count_),
         num_large_(count_ == 0 ? 0 : num_units() % count_) {}
 
@@ -27,7 +32,7 @@ class RowTiles {
   std::int64_t largest_tile_rows() const { return count_ == 0 ? 0 : rows(0); }
 
  private:
-  std::int64_t num_units() const { return (rows_ + unit_ - 1) / unit_; }
+  std::int64_t num_units() const { return ceil_div(rows_, unit_); }
 
   std::int64_t rows_;
   std::int64_t unit_;

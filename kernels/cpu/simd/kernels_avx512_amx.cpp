@@ -33,7 +33,7 @@ bool amx_is_as_emulated() {
     for (avx512_amx::TileBytes* tile : {&a, &b}) {
       random = random * 1664525U + 1013904223U;
       const auto byte = static_cast<std::uint8_t>(random >> 24);
-      // As bfloat16, numbers of magnitudes from 2^-32 to 2^32.
+      // Two bytes, read as bfloat16, are a number between 2^-31 and 2^33, or its negative.
       (*tile)[i] = i % 2 == 0 ? byte : static_cast<std::uint8_t>((byte & 0x8F) | ((byte & 0x10) != 0 ? 0x30 : 0x40));
     }
   }
