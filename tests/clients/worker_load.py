@@ -1,6 +1,7 @@
 """A server with worker processes, and requests whose tokens are known: what tests and tools kill workers under. Standard
 library only.
 """
+import contextlib
 import json
 import os
 import re
@@ -190,8 +191,14 @@ class WorkerServer:
     def zombies(self):
         return [pid for pid, state in children(self.process.pid) if state == "Z"]
 
-    def num_descriptors(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+    def descriptors(self):
+        """What each open descriptor of the server is, such as "socket:[4711]"."""
+        folder = f"/proc/{self.process.pid}/fd"
+        found = []
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # it has just been closed
+                found.append(os.readlink(f"{folder}/{name}"))
+        return found
 
     def kill_worker(self, sig=signal.SIGKILL):
         """The one that serves; another may stand by."""
