@@ -12,6 +12,10 @@ constexpr int kMaxLanes = 16;
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
+/// Returns the least multiple of b that is at least a; a >= 0 and b > 0.
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) {
+  return ceil_div(a, b) * b;
+}
 
 /// Splits rows into register tiles of at most `max_rows` rows, as evenly as possible: 16 rows are 8 + 8, not 14 + 2.
 /// Tiles consist of whole units of `unit` rows (which divides max_rows); the last unit may lack some rows.
