@@ -135,9 +135,9 @@ class Device {
 /// Instruction set of the CPU ops. All sets except avx512_bf16 and avx512_amx widen bfloat16 to float32 and multiply in
 /// float32. avx512_bf16 rounds the other operand of bfloat16 weights, keys and values (activations, queries,
 /// probabilities) to bfloat16 and treats subnormal numbers as 0. That is twice as fast on AMD and half as fast on
-/// Intel, so it is the default on AMD CPUs only. avx512_amx does this only in linear layers with bfloat16 weights,
-/// which it multiplies on a matrix unit, several times faster. Each vnni and dotprod set differs from the set before it
-/// only in products with quantised weights.
+/// Intel, so it is the default on AMD CPUs only. avx512_amx rounds the same, and treats subnormal
+/// weights, keys and values as 0, on a matrix unit, which is several times faster. Each vnni and dotprod set differs
+/// from the set before it only in products with quantised weights.
 enum class CpuIsa : std::uint8_t {
   scalar,
   avx2,

@@ -11,6 +11,7 @@
 #include "kernels/cpu/attention_call.hpp"
 #include "kernels/cpu/attention_positions.hpp"
 #include "kernels/cpu/attention_tasks.hpp"
+#include "kernels/cpu/matrix_attention.hpp"
 #include "kernels/cpu/row_tiles.hpp"
 #include "kernels/cpu/vector_attention.hpp"
 
@@ -23,7 +24,7 @@ constexpr float kNothingSeen = -std::numeric_limits<float>::infinity();
 /// proceeds tile by tile. Tiles and groups do not depend on chunks, block size or batch, so a row's result has the same
 /// bits whether it is computed in a prefill, a chunk or a decode, by one thread or by several that divide its groups.
 ///
-/// `Way` computes the tiles: VectorAttention.
+/// `Way` computes the tiles: VectorAttention or MatrixAttention.
 template <class Way>
 class PagedAttention {
  public:
@@ -36,7 +37,8 @@ class PagedAttention {
   PagedAttention& operator=(const PagedAttention&) = delete;
 
   Status run(ScratchPool& pool) {
-    const AttentionTasks tasks = attention_tasks(call_.params, {max_rows_, way_.stream_rows()}, threads_.num_threads());
+    const AttentionTasks tasks =
+        attention_tasks(call_.params, {max_rows_, way_.rows_together()}, threads_.num_threads());
     for (const QueryTile& tile : tasks.tiles) {
       tile_rows_ = std::max(tile_rows_, tile.num_kv_heads * call_.rows_of(tile));
     }
@@ -169,6 +171,9 @@ class PagedAttention {
 
 Status cpu_paged_attention(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
                            const PagedAttentionParams& params) {
+  if (MatrixAttention::computes(kernels, params)) {
+    return PagedAttention<MatrixAttention>(kernels, threads, params).run(scratch);
+  }
   return PagedAttention<VectorAttention>(kernels, threads, params).run(scratch);
 }
 

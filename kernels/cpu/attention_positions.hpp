@@ -7,7 +7,7 @@
 
 namespace pagoda::kernels {
 
-/// Upper bound of score_tile over all instruction sets.
+/// Upper bound of score_tile over all instruction sets, and of kMatrixPositions.
 constexpr std::int64_t kMaxScoreTile = 64;
 
 /// The positions of one tile that at least one row sees, and the addresses of the keys and values of one head.

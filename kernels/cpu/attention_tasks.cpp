@@ -33,7 +33,7 @@ std::vector<QueryTile> tiles_of(const PagedAttentionParams& p, const TileLimits&
                      .first_position = position,
                      .count = end - first,
                      .first_seen = p.first_seen(position)};
-      if (heads_together && tile.count * heads_per_kv(p) <= limits.stream_rows) {
+      if (heads_together && tile.count * heads_per_kv(p) <= limits.rows_together) {
         tiles.push_back(tile);
         continue;
       }

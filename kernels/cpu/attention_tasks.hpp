@@ -50,8 +50,8 @@ struct AttentionTasks {
 };
 
 struct TileLimits {
-  std::int64_t rows = 0;         ///< maximum rows of a tile (positions times query heads of a KV head)
-  std::int64_t stream_rows = 0;  ///< tiles with at most this number of rows read keys and values without packing
+  std::int64_t rows = 0;           ///< maximum rows of a tile (positions times query heads of a KV head)
+  std::int64_t rows_together = 0;  ///< tiles with at most this number of rows of a KV head take all KV heads
 };
 
 /// Divides attention into tasks. Tiles with few rows take all KV heads together, whose keys and values are adjacent in

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/matrix_kernels.hpp"
+#include "kernels/cpu/next_rows.hpp"
 #include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/device.hpp"
 #include "kernels/dtype.hpp"
@@ -98,13 +99,6 @@ struct LinearSums {
   /// Null = no factors.
   const float* scales = nullptr;
   LinearOut out = {};
-};
-
-/// Rows that a kernel prefetches while it computes, so that memory is read at an even rate.
-struct NextRows {
-  const void* const* rows = nullptr;
-  std::int64_t count = 0;
-  std::int64_t row_bytes = 0;
 };
 
 /// Steps per prefetch stride of linear_tile, and of linear_stream when it packs. linear_register_tiled has other
@@ -315,7 +309,8 @@ struct CpuKernels {
   MatrixKernels matrix = {};
 };
 
-/// Returns whether linear layers with bfloat16 weights, and many rows with quantised weights, use a matrix unit.
+/// Returns whether a matrix unit computes linear layers with bfloat16 weights, many rows with quantised weights, and
+/// attention with a bfloat16 cache.
 inline bool has_matrix_unit(const CpuKernels& kernels) {
   return kernels.matrix.stream != nullptr;
 }

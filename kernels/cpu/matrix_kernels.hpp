@@ -1,6 +1,7 @@
 #pragma once
 
-/// The inner loops of linear layers on a matrix unit (part of the table of an instruction set, see kernel_table.hpp).
+/// The inner loops of linear layers and of attention on a matrix unit (part of the table of an instruction set, see
+/// kernel_table.hpp).
 ///
 /// bfloat16 weights: out[m, n] = sum of x[m, k] * w[n, k], x rounded to bfloat16. The sum of each step of kMatrixStep
 /// columns consists of two chains of multiply-adds, one for the even columns and one for the odd ones, which are added
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "kernels/cpu/next_rows.hpp"
 #include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/quantized.hpp"
 
@@ -21,6 +23,7 @@ namespace pagoda::kernels {
 constexpr std::int64_t kMatrixTileRows = 16;  ///< rows of a tile
 constexpr std::int64_t kMatrixLine = 64;      ///< bytes of a row of a tile
 constexpr std::int64_t kMatrixTileBytes = kMatrixTileRows * kMatrixLine;
+constexpr std::int64_t kMatrixBf16Bytes = 2;
 constexpr std::int64_t kMatrixStep = 32;       ///< columns of bfloat16 in a row of a tile
 constexpr std::int64_t kMatrixPanel = 16;      ///< rows of weights in a panel
 constexpr std::int64_t kMatrixBandPanels = 2;  ///< panels that are multiplied at once
@@ -96,6 +99,39 @@ struct MatrixQuantizedArgs {
   bool starts_at_zero = false;  ///< whether the sums start at 0; otherwise at their old values
 };
 
+constexpr std::int64_t kMatrixPositions = 64;  ///< positions of a tile of attention
+
+/// Attention of the query rows of one KV head to a tile of positions, with bfloat16 keys and values: scores are q k^T,
+/// q rounded to bfloat16; the softmax is that of SoftmaxTileArgs, up to rounding; the sums of values are those of
+/// bfloat16 weights above, over steps of kMatrixStep positions, with probabilities rounded to bfloat16 (halves away
+/// from 0). Each row has the same bits in any batch, up to the sign of a zero.
+///
+/// Arrays by row have room for a multiple of kMatrixTileRows, except for `highest`, `total` and `sums`.
+struct MatrixAttentionArgs {
+  const float* queries = nullptr;  ///< [tiles of rows, steps, kMatrixStep / 2, kMatrixTileRows]: pairs of bfloat16
+  std::int64_t rows = 0;           ///< at least 1; others in the last tile are 0
+  std::int64_t head_dim = 0;
+  const void* const* keys = nullptr;    ///< [kMatrixPositions], each [head_dim]
+  const void* const* values = nullptr;  ///< [kMatrixPositions], each [head_dim]
+  std::int64_t first_position = 0;      ///< position of the tile's first key
+  /// Some row sees keys [first, end), and none sees others. Their pointers repeat that of a seen position, because
+  /// their values are multiplied by 0.
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  const float* positions = nullptr;   ///< by row, ascending: position of the query, the last that it sees
+  const float* first_seen = nullptr;  ///< by row, ascending: the first position that it sees
+  float scale = 1.0F;
+  float softcap = 0.0F;             ///< 0 = none
+  const float* slopes = nullptr;    ///< by row, or null
+  float* highest = nullptr;         ///< [rows]
+  float* total = nullptr;           ///< [rows]
+  float* sums = nullptr;            ///< [rows, width]
+  std::int64_t width = 0;           ///< head_dim, rounded up to a multiple of 2 * kMatrixPanel
+  std::byte* key_copies = nullptr;  ///< [kMatrixPositions, steps, kMatrixLine], for keys that are not as tiles need
+  float* value_pairs = nullptr;     ///< [kMatrixPositions / 2, width]; columns from head_dim on are 0
+  NextRows next = {};               ///< rows to prefetch; none with more than kMatrixTileRows query rows
+};
+
 struct MatrixKernels {
   /// Number of rows of x from which on the unit is faster with quantised weights, and the smallest groups with which it
   /// is: the dots of each group leave the unit to be scaled. QuantizedKernels::bytes_at_8_bits of the table must be 1.
@@ -107,6 +143,7 @@ struct MatrixKernels {
   /// dst[i] = src[i] - zero_point, i < count; dst may be src. Dots with signed weights need no x_offsets.
   void (*subtract)(const std::uint8_t* src, std::int64_t count, int zero_point, std::int8_t* dst) = nullptr;
   void (*multiply_quantized)(const MatrixQuantizedArgs& args) = nullptr;
+  void (*attend)(const MatrixAttentionArgs& args) = nullptr;
 };
 
 }  // namespace pagoda::kernels

@@ -28,7 +28,6 @@ constexpr std::int64_t kMaxRows = 512;
 /// Maximum bands of a task. All are multiplied by a block of columns of x before the next block.
 constexpr std::int64_t kMaxBands = 8;
 constexpr std::int64_t kTasksPerThread = 4;
-constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
 /// The product of many rows of x. Rows of x are the rows of tiles, and are copied so that each tile is contiguous. So
@@ -103,7 +102,7 @@ class BlockedProduct {
     float* row = nullptr;    ///< a row of x, and its scales
   };
 
-  static constexpr std::int64_t element_bytes() { return kQuantized ? 1 : kBf16Bytes; }
+  static constexpr std::int64_t element_bytes() { return kQuantized ? 1 : kMatrixBf16Bytes; }
   std::int64_t num_blocks() const { return ceil_div(columns_, block_columns_); }
   /// Returns the bytes of a block of columns of a strip of x, and the number of its scales.
   std::int64_t strip_bytes() const { return kMatrixStripRows * block_columns_ * element_bytes(); }
@@ -139,7 +138,7 @@ class BlockedProduct {
       }
     } else {
       kernels_.narrow(x, p_.in, DType::bf16, bytes);
-      std::memset(bytes + p_.in * kBf16Bytes, 0, static_cast<std::size_t>((columns_ - p_.in) * kBf16Bytes));
+      std::memset(bytes + p_.in * kMatrixBf16Bytes, 0, static_cast<std::size_t>((columns_ - p_.in) * kMatrixBf16Bytes));
     }
     const std::int64_t block_pieces = block_columns_ / piece_columns_;
     const std::int64_t piece_bytes = piece_columns_ * element_bytes();
@@ -174,11 +173,11 @@ class BlockedProduct {
                       std::byte* w, float* sums) const {
     const std::int64_t count = std::min(block_columns_, p_.in - column);
     const std::int64_t steps = ceil_div(count, kMatrixStep);
-    const std::int64_t row_bytes = p_.in * kBf16Bytes;
+    const std::int64_t row_bytes = p_.in * kMatrixBf16Bytes;
     for (std::int64_t panel = 0; panel < band.panels(); ++panel) {
       const std::int64_t row = band.first_row + panel * kMatrixPanel;
       kernels_.matrix.pack(
-          {.w = static_cast<const std::byte*>(band.weight->data) + row * row_bytes + column * kBf16Bytes,
+          {.w = static_cast<const std::byte*>(band.weight->data) + row * row_bytes + column * kMatrixBf16Bytes,
            .row_bytes = row_bytes,
            .rows = std::min(kMatrixPanel, band.weight->rows - row),
            .columns = count,
@@ -286,7 +285,7 @@ bool uses_matrix_unit(const CpuKernels& kernels, const QuantizedLinearParams& pa
 
 Status cpu_matrix_linear(const CpuKernels& kernels, ThreadPool& threads, ScratchPool& scratch,
                          const LinearParams& params) {
-  const std::int64_t bytes = (params.num_tokens + kMatrixBand) * params.in * kBf16Bytes;
+  const std::int64_t bytes = (params.num_tokens + kMatrixBand) * params.in * kMatrixBf16Bytes;
   const bool is_cached = params.num_tokens <= kMostStreamedRows && bytes <= kMostStreamedBytes;
   if (is_cached || params.num_tokens <= kMatrixStripRows) {
     return cpu_matrix_stream(kernels, threads, scratch, params);

@@ -16,7 +16,6 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr std::int64_t kTasksPerThread = 4;
-constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
 /// The product of few rows of x and bfloat16 weights. Weights are the rows of tiles, so that they are read as they are
@@ -71,7 +70,7 @@ class StreamedProduct {
     return rows < kMatrixBand * kTasksPerThread * threads.num_threads() ? kMatrixPanel : kMatrixBand;
   }
 
-  std::int64_t row_bytes() const { return p_.in * kBf16Bytes; }
+  std::int64_t row_bytes() const { return p_.in * kMatrixBf16Bytes; }
 
   /// Rounds x to bfloat16, and packs it: x_ is [tile, pair of columns, row of x in the tile]. Both buffers have room
   /// for all tiles. A single row needs no packing.
@@ -88,8 +87,8 @@ class StreamedProduct {
         const std::int64_t m = std::min(tile * columns_ + r, p_.num_tokens - 1);  // repeats the last row
         float* const to = rounded + (tile * columns_ + r) * pairs_ + first / 2;
         kernels_.narrow(p_.x + m * p_.in + first, columns, DType::bf16, to);
-        std::memset(reinterpret_cast<std::byte*>(to) + columns * kBf16Bytes, 0,
-                    static_cast<std::size_t>(pairs * kFloatBytes - columns * kBf16Bytes));
+        std::memset(reinterpret_cast<std::byte*>(to) + columns * kMatrixBf16Bytes, 0,
+                    static_cast<std::size_t>(pairs * kFloatBytes - columns * kMatrixBf16Bytes));
         rows[static_cast<std::size_t>(r)] = to;
       }
       if (columns_ > 1) transpose(rows, pairs, packed + (tile * pairs_ + first / 2) * columns_);

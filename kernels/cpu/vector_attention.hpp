@@ -10,7 +10,7 @@
 
 namespace pagoda::kernels {
 
-/// Attention with vector registers, for keys and values of any type.
+/// Attention with vector registers, for keys and values of any type. `call` must outlive it.
 class VectorAttention {
  public:
   /// Upper bound of the query rows of one KV head in a task, unless one position has more. Each key and value is
@@ -33,9 +33,8 @@ class VectorAttention {
   std::int64_t tile() const { return kernels_.score_tile; }
   /// Returns the elements of a row's sums: head_dim, rounded up.
   std::int64_t width() const { return width_; }
-  /// Returns the maximum rows for which keys and values are read as they are stored; with more rows they are widened
-  /// once for all rows.
-  std::int64_t stream_rows() const { return kernels_.stream_rows; }
+  /// Returns TileLimits::rows_together.
+  std::int64_t rows_together() const { return kernels_.stream_rows; }
 
   /// `tile_rows`: maximum rows of a tile, over all its KV heads.
   std::int64_t workspace_floats(std::int64_t tile_rows) const;
@@ -50,7 +49,8 @@ class VectorAttention {
 
  private:
   std::int64_t lanes() const { return kernels_.lanes; }
-  bool streams(const QueryTile& query) const { return call_.rows_of(query) <= stream_rows(); }
+  /// Returns whether keys and values are read as they are stored; with more rows they are widened once for all rows.
+  bool streams(const QueryTile& query) const { return call_.rows_of(query) <= kernels_.stream_rows; }
   bool scaled() const { return cache_.dtype == DType::int8; }
   bool paired() const;
   std::pair<std::int64_t, std::int64_t> value_range(const Positions& positions) const;

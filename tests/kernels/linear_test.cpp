@@ -94,7 +94,7 @@ class LinearTest : public testing_support::OpTest<testing_support::BackendAndDTy
     linear.dtype = dtype();
     linear.fill();
     std::vector<float> x = random_floats(num_tokens * linear.in, 9);
-    const bool rounds = on_cuda() ? num_tokens > kMaxExactRows : rounds_for_linear() && dtype() == DType::bf16;
+    const bool rounds = on_cuda() ? num_tokens > kMaxExactRows : rounds_to_bf16() && dtype() == DType::bf16;
     if (rounds) x = rounded_to(dtype(), x);
     const std::vector<float> actual = run_on(runner_, linear, x);
     const std::vector<float> expected = linear.multiply(x, [](const LinearParams& p) { reference::linear(p); });

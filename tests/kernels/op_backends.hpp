@@ -95,9 +95,9 @@ class OpTest : public ::testing::TestWithParam<Param> {
   const std::string& backend() const { return backend_of(::testing::TestWithParam<Param>::GetParam()); }
   bool on_cuda() const { return is_cuda(backend()); }
   /// Returns whether inputs are rounded to bfloat16 where they are multiplied with bfloat16 weights, keys and values.
-  bool dots_bf16() const { return backend() == to_string(CpuIsa::avx512_bf16); }
-  /// Returns whether inputs are rounded to bfloat16 where they are multiplied with bfloat16 weights.
-  bool rounds_for_linear() const { return dots_bf16() || backend() == to_string(CpuIsa::avx512_amx); }
+  bool rounds_to_bf16() const {
+    return backend() == to_string(CpuIsa::avx512_bf16) || backend() == to_string(CpuIsa::avx512_amx);
+  }
 
   template <class P>
   void run(const P& params) const {

@@ -37,7 +37,7 @@ class PagedAttentionTest : public testing_support::OpTest<testing_support::Backe
     return c;
   }
 
-  bool rounds() const { return dots_bf16() && dtype() == DType::bf16; }
+  bool rounds() const { return rounds_to_bf16() && dtype() == DType::bf16; }
 
   void expect_like_reference(const AttentionCase& unfilled) {
     const AttentionCase c = filled(unfilled);

@@ -4,7 +4,7 @@
 #include "kernels/cpu/simd/matrix_unit_amx.hpp"
 // clang-format on
 #include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/simd/matrix_quantized.inl.hpp"
+#include "kernels/cpu/simd/matrix_table.inl.hpp"
 #include "kernels/cpu/simd/matrix_unit_products.inl.hpp"
 
 #undef PAGODA_SIMD

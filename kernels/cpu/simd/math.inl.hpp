@@ -9,6 +9,7 @@ namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
 constexpr float kInfinity = __builtin_inff();
+constexpr float kLog2E = 1.44269504F;
 
 /// Returns c[0] + c[1] x + c[2] x^2 + ... (Horner).
 template <int n>
@@ -28,7 +29,7 @@ inline Vec exp(Vec x) {
   constexpr float kLn2Low = -2.12194440e-4F;
   constexpr float kExp[] = {1.0F, 1.0F, 0.49999991F, 0.1666642F, 0.041668225F, 0.0083748223F, 0.0013836834F};
   const Vec clamped = min(set1(kMaxArgument), max(set1(kMinArgument), x));
-  const Vec n = round(clamped * set1(1.44269504F));
+  const Vec n = round(clamped * set1(kLog2E));
   const Vec r = fma(n, set1(-kLn2Low), fma(n, set1(-kLn2High), clamped));
   const Vec y = times_power_of_two(polynomial(r, kExp), n);
   return select_less(x, set1(kMinArgument), zero(), select_less(set1(kMaxArgument), x, set1(kInfinity), y));

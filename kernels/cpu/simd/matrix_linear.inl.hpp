@@ -11,7 +11,6 @@
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
 
-constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 
 /// Here weights are the rows of products, elsewhere x is. Tiles 0 and 1 are the sums of the two tiles of weights with a
@@ -73,8 +72,8 @@ void matrix_stream(const MatrixStreamArgs& args) {
   release_tiles();
 }
 
-/// Transposes the pairs of a step of the rows of a panel.
-inline void pack_step(const std::byte* const* rows, std::byte* panel) {
+/// Transposes the pairs of a step of 16 rows: to[pair, row] = rows[row][pair].
+inline void transpose_pairs(const std::byte* const* rows, std::byte* to) {
   for (int first = 0; first < kMatrixPanel; first += kLanes) {
     const float* lanes[kLanes];
     for (int r = 0; r < kLanes; ++r) lanes[r] = reinterpret_cast<const float*>(rows[first + r]);
@@ -86,7 +85,7 @@ inline void pack_step(const std::byte* const* rows, std::byte* panel) {
         columns_of(square, group, t);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-          store(reinterpret_cast<float*>(panel) + (pair + 4 * group + i) * kMatrixPanel + first, t[i]);
+          store(reinterpret_cast<float*>(to) + (pair + 4 * group + i) * kMatrixPanel + first, t[i]);
         }
       }
     }
@@ -101,9 +100,9 @@ void matrix_pack(const MatrixPackArgs& args) {
     for (std::int64_t r = 0; r < kMatrixPanel; ++r) {
       rows[r] = r < args.rows ? args.w + r * args.row_bytes + step * kMatrixLine : kZeros;
     }
-    pack_step(rows, args.panel + step * kMatrixTileBytes);
+    transpose_pairs(rows, args.panel + step * kMatrixTileBytes);
   }
-  const std::int64_t rest_bytes = (args.columns - whole * kMatrixStep) * kBf16Bytes;
+  const std::int64_t rest_bytes = (args.columns - whole * kMatrixStep) * kMatrixBf16Bytes;
   if (rest_bytes == 0) return;
   alignas(kMatrixLine) std::byte rest[kMatrixPanel][kMatrixLine] = {};
   const std::byte* rows[kMatrixPanel];
@@ -112,7 +111,7 @@ void matrix_pack(const MatrixPackArgs& args) {
     if (r >= args.rows) continue;
     std::memcpy(rest[r], args.w + r * args.row_bytes + whole * kMatrixLine, static_cast<std::size_t>(rest_bytes));
   }
-  pack_step(rows, args.panel + whole * kMatrixTileBytes);
+  transpose_pairs(rows, args.panel + whole * kMatrixTileBytes);
 }
 
 template <int tile>

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "kernels/cpu/matrix_kernels.hpp"
-#include "kernels/cpu/simd/matrix_linear.inl.hpp"
 #include "kernels/cpu/simd/quantized_scales.inl.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
@@ -159,14 +158,6 @@ void matrix_subtract(const std::uint8_t* src, std::int64_t count, int zero_point
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) dst[i] = static_cast<std::int8_t>(src[i] - zero_point);
 }
-
-constexpr MatrixKernels kMatrixTable{.min_quantized_rows = 96,
-                                     .min_quantized_group = 32,
-                                     .stream = matrix_stream,
-                                     .pack = matrix_pack,
-                                     .multiply = matrix_multiply,
-                                     .subtract = matrix_subtract,
-                                     .multiply_quantized = matrix_multiply_quantized};
 
 }  // namespace
 }  // namespace pagoda::kernels::PAGODA_SIMD

@@ -220,6 +220,20 @@ inline Vec even_bf16(Vec pairs) {
 inline Vec odd_bf16(Vec pairs) {
   return {_mm512_and_ps(pairs.v, _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(0xFFFF0000U))))};
 }
+/// Loads 16 columns of two rows of bfloat16: each lane holds a column's element of the first row and of the second.
+inline Vec load_pairs_bf16(const void* first, const void* second) {
+  const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(first)));
+  const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(second)));
+  return {_mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)))};
+}
+/// Returns the pairs first[i], second[i] as bfloat16, rounded to nearest, halves away from zero.
+inline Vec round_to_pairs(Vec first, Vec second) {
+  constexpr __mmask32 kSecond = 0xAAAAAAAA;
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  const __m512i a = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(first.v), half), 16);
+  const __m512i b = _mm512_add_epi32(_mm512_castps_si512(second.v), half);
+  return {_mm512_castsi512_ps(_mm512_mask_blend_epi16(kSecond, a, b))};
+}
 #if defined(__AVX512BF16__)
 /// Returns, lane by lane, chain + the products of two pairs of bfloat16, in float32 (subnormal numbers count as zero).
 inline Vec dot_bf16(Vec quad, Vec weights, Vec chain) {
@@ -235,8 +249,7 @@ inline Vec bf16_pairs(Vec low, Vec high) {
   return pairs;
 }
 /// Loads 32 columns of two rows of bfloat16: each lane holds a column's element of the first row and of the second.
-/// first_fours has the first four columns of each eight, last_fours the last four. The overload with two parameters
-/// loads 16 columns in order.
+/// first_fours has the first four columns of each eight, last_fours the last four.
 inline void load_pairs_bf16(const void* first, const void* second, Vec& first_fours, Vec& last_fours) {
   const __m512i a = _mm512_loadu_si512(first);
   const __m512i b = _mm512_loadu_si512(second);
@@ -255,11 +268,6 @@ inline void store_fours(float* p, Vec first_fours, Vec last_fours) {
   const __m512i of_high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
   _mm512_storeu_ps(p, _mm512_permutex2var_ps(first_fours.v, of_low, last_fours.v));
   _mm512_storeu_ps(p + kLanes, _mm512_permutex2var_ps(first_fours.v, of_high, last_fours.v));
-}
-inline Vec load_pairs_bf16(const void* first, const void* second) {
-  const __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(first)));
-  const __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(second)));
-  return {_mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)))};
 }
 /// Stores eight floats as bfloat16, rounded to nearest even.
 inline void store_eight_bf16(void* p, const float* x) {

@@ -180,6 +180,25 @@ inline Vec odd_bf16(Vec pairs) {
   std::memcpy(&pairs.v, &bits, sizeof(bits));
   return pairs;
 }
+inline Vec load_pairs_bf16(const void* first, const void* second) {
+  std::uint16_t pairs[kLanes][2];
+  for (int i = 0; i < kLanes; ++i) {
+    std::memcpy(&pairs[i][0], static_cast<const char*>(first) + 2 * i, 2);
+    std::memcpy(&pairs[i][1], static_cast<const char*>(second) + 2 * i, 2);
+  }
+  Vec x;
+  std::memcpy(&x.v, pairs, sizeof(pairs));
+  return x;
+}
+inline Vec round_to_pairs(Vec first, Vec second) {
+  std::uint32_t a[kLanes];
+  std::uint32_t b[kLanes];
+  std::memcpy(a, &first.v, sizeof(a));
+  std::memcpy(b, &second.v, sizeof(b));
+  for (int i = 0; i < kLanes; ++i) a[i] = ((a[i] + 0x8000U) >> 16) | ((b[i] + 0x8000U) & 0xFFFF0000U);
+  std::memcpy(&first.v, a, sizeof(a));
+  return first;
+}
 inline Vec broadcast_quad(const float* p) {
   return load(p);
 }

@@ -6,7 +6,7 @@
 #include "kernels/cpu/simd/ints_portable.hpp"
 #include "kernels/cpu/simd/matrix_unit_emulated.hpp"
 // clang-format on
-#include "kernels/cpu/simd/matrix_quantized.inl.hpp"
+#include "kernels/cpu/simd/matrix_table.inl.hpp"
 #undef PAGODA_SIMD
 
 #include <algorithm>
@@ -20,10 +20,13 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/attention.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/linear.hpp"
 #include "kernels/cpu/quantized_linear.hpp"
+#include "kernels/reference/reference_ops.hpp"
+#include "tests/kernels/attention_case.hpp"
 #include "tests/kernels/op_fixtures.hpp"
 
 namespace pagoda::kernels {
@@ -267,6 +270,62 @@ TEST(MatrixUnitLinear, IsEmulatedToTheLastBit) {
       } else {
         ASSERT_EQ(actual[i], expected[i]) << layer.in << " columns, " << i;
       }
+    }
+  }
+}
+
+using testing_support::AttentionCase;
+
+std::vector<AttentionCase> attention_cases() {
+  return {{.head_dim = 64, .lengths = {1, 15, 16, 17, 33, 130}},
+          {.num_heads = 8, .num_kv_heads = 1, .head_dim = 16, .lengths = {530, 20}},
+          {.num_heads = 3, .num_kv_heads = 3, .head_dim = 80, .block_size = 3, .lengths = {70}},
+          {.num_heads = 144, .num_kv_heads = 1, .lengths = {70}},
+          {.num_heads = 6, .num_kv_heads = 3, .head_dim = 48, .lengths = {600}, .window = 530, .alibi = true},
+          {.num_heads = 20, .num_kv_heads = 1, .head_dim = 128, .block_size = 32, .lengths = {40}},
+          {.head_dim = 33, .block_size = 50, .lengths = {90}, .window = 20, .alibi = true},
+          {.head_dim = 1, .lengths = {90, 36}, .window = 70, .first_position = 16, .softcap = 5.0F}};
+}
+
+std::vector<float> attention_of(const CpuKernels& kernels, const AttentionCase& c,
+                                const std::vector<AttentionCase::Rows>& rows, int num_threads = 2) {
+  ThreadPool threads(num_threads);
+  static ScratchPool scratch;
+  return c.attend(rows, [&](const PagedAttentionParams& params) {
+    EXPECT_TRUE(cpu_paged_attention(kernels, threads, scratch, params).has_value());
+  });
+}
+
+TEST(MatrixUnitAttention, MatchesTheReferenceForRoundedQueries) {
+  for (AttentionCase& c : attention_cases()) {
+    c.dtype = DType::bf16;
+    c.fill();
+    for (std::vector<float>& query : c.queries) query = testing_support::rounded_to(DType::bf16, query);
+    const std::vector<float> expected =
+        c.attend(c.whole_batch(), [](const PagedAttentionParams& p) { reference::paged_attention(p); });
+    // Probabilities are rounded to bfloat16, too.
+    testing_support::expect_close(attention_of(with_emulated_unit(), c, c.whole_batch()), expected, 4e-3, 4e-3);
+  }
+}
+
+TEST(MatrixUnitAttention, GivesARowTheSameBitsInPrefillChunksAndDecode) {
+  for (AttentionCase& c : attention_cases()) {
+    c.dtype = DType::bf16;
+    c.fill();
+    const std::vector<float> whole = attention_of(with_emulated_unit(), c, c.whole_batch());
+    std::int64_t first_row = 0;
+    for (std::size_t s = 0; s < c.lengths.size(); ++s) {
+      const std::int64_t length = c.lengths[s];
+      for (const std::int64_t rows : {1, 2, 7, 19}) {
+        const std::int64_t first = std::max<std::int64_t>(c.first_position, length - rows);
+        const std::vector<float> expected(whole.begin() + (first_row + first - c.first_position) * c.query_width(),
+                                          whole.begin() + (first_row + length - c.first_position) * c.query_width());
+        for (const int num_threads : {1, 3}) {
+          EXPECT_EQ(attention_of(with_emulated_unit(), c, {{s, first, length}}, num_threads), expected)
+              << c.head_dim << " dimensions, " << rows << " rows of " << length;
+        }
+      }
+      first_row += length - c.first_position;
     }
   }
 }
