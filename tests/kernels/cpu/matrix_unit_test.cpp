@@ -141,7 +141,7 @@ TEST_P(MatrixUnit, TakesColumnsOfXInAnOrder) {
   constexpr std::int64_t kColumns = 300;
   AnyMatrix weights(50, kColumns, GetParam().format);
   std::vector<std::int32_t> order;
-  for (std::int32_t k = 0; k < kColumns; ++k) order.push_back(k * 7 % kColumns);
+  for (std::int32_t k = 0; k < kColumns; ++k) order.push_back(static_cast<std::int32_t>(k * 7 % kColumns));
   weights.view.order = order.data();
   const std::vector<float> x = testing_support::random_floats(kTokens * kColumns, 3);
   EXPECT_EQ(product_of(with_emulated_unit(), {weights.view}, x, kTokens),
