@@ -1,7 +1,6 @@
 #pragma once
 
-/// What the ways of computing attention (vector_attention.hpp, matrix_attention.hpp) share with their caller,
-/// attention.cpp.
+/// Types that attention.cpp shares with VectorAttention and MatrixAttention.
 
 #include <cstdint>
 

@@ -38,6 +38,7 @@ class MatrixAttention {
   std::int64_t tile() const { return kMatrixPositions; }
   std::int64_t width() const { return width_; }
   std::int64_t rows_together() const { return kMatrixTileRows; }
+  // The bound of a tile's rows here includes padding, so the caller's is not used.
   std::int64_t workspace_floats(std::int64_t) const;
   Workspace make_workspace(ScratchPool::Lease& scratch, std::int64_t) const;
   void pack_queries(const QueryTile& query, const Workspace& work, float* gathered) const;

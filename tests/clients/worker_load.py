@@ -192,7 +192,7 @@ class WorkerServer:
         return [pid for pid, state in children(self.process.pid) if state == "Z"]
 
     def descriptors(self):
-        """What each open descriptor of the server is, such as "socket:[4711]"."""
+        """The links of the server's open descriptors in /proc, such as "socket:[4711]"."""
         folder = f"/proc/{self.process.pid}/fd"
         found = []
         for name in os.listdir(folder):

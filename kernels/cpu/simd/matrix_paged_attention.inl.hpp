@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "kernels/cpu/matrix_kernels.hpp"
+#include "kernels/cpu/simd/first_lanes.inl.hpp"
 #include "kernels/cpu/simd/prefetch.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
@@ -36,6 +37,7 @@ void shape_attention_tiles(std::int64_t last_rows) {
   configure(shapes);
 }
 
+/// Keys of 16 positions, as a tile is loaded.
 struct StoredTile {
   const std::byte* first = nullptr;
   std::int64_t row_bytes = 0;
@@ -113,19 +115,6 @@ struct RowLanes {
   std::int64_t end_position = 0;
 };
 
-inline Vec load_rows(const float* from, std::int64_t rows) {
-  if (rows == kLanes) return load(from);
-  float copy[kLanes] = {};
-  std::memcpy(copy, from, static_cast<std::size_t>(rows) * sizeof(float));
-  return load(copy);
-}
-inline void store_rows(float* to, std::int64_t rows, Vec x) {
-  if (rows == kLanes) return store(to, x);
-  float copy[kLanes];
-  store(copy, x);
-  std::memcpy(to, copy, static_cast<std::size_t>(rows) * sizeof(float));
-}
-
 /// Scales, caps, biases and masks scores, in place. Returns their maxima.
 inline Vec finish_scores(const MatrixAttentionArgs& args, const RowLanes& lanes, bool scales) {
   const Vec first_seen = load(args.first_seen + lanes.first_row);
@@ -169,7 +158,7 @@ inline void softmax_lanes(const MatrixAttentionArgs& args, const RowLanes& lanes
     tile_highest = max(max(maxima[0], maxima[1]), max(maxima[2], maxima[3]));
   }
   if (!scaled_first) tile_highest = tile_highest * set1(args.scale);
-  const Vec before = load_rows(args.highest + lanes.first_row, lanes.rows);
+  const Vec before = load_first(args.highest + lanes.first_row, lanes.rows);
   const Vec after = max(tile_highest, before);
   const Vec factor = set1(scaled_first ? kLog2E : args.scale * kLog2E);
   // A row that has seen nothing so far has only scores of -infinity, whose probability is to be 0.
@@ -188,10 +177,10 @@ inline void softmax_lanes(const MatrixAttentionArgs& args, const RowLanes& lanes
     store(lanes.pairs + (i / 2 + 1) * kMatrixTileRows, round_to_pairs(p[2], p[3]));
   }
   const Vec correction = select_less(before, after, exp2((before - after) * set1(kLog2E)), set1(1.0F));
-  const Vec total = load_rows(args.total + lanes.first_row, lanes.rows);
+  const Vec total = load_first(args.total + lanes.first_row, lanes.rows);
   const Vec tile_total = (totals[0] + totals[1]) + (totals[2] + totals[3]);
-  store_rows(args.total + lanes.first_row, lanes.rows, fma(total, correction, tile_total));
-  store_rows(args.highest + lanes.first_row, lanes.rows, after);
+  store_first(args.total + lanes.first_row, lanes.rows, fma(total, correction, tile_total));
+  store_first(args.highest + lanes.first_row, lanes.rows, after);
   store(factors, correction);
 }
 

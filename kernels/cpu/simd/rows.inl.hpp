@@ -5,21 +5,10 @@
 #include <cstring>
 
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/simd/first_lanes.inl.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
-
-inline Vec load_first(const float* p, std::int64_t count) {
-  float copy[kLanes] = {};
-  std::memcpy(copy, p, static_cast<std::size_t>(count) * sizeof(float));
-  return load(copy);
-}
-
-inline void store_first(float* p, std::int64_t count, Vec x) {
-  float copy[kLanes];
-  store(copy, x);
-  std::memcpy(p, copy, static_cast<std::size_t>(count) * sizeof(float));
-}
 
 template <DType dtype>
 inline Vec load_as(const void* p) {
