@@ -45,7 +45,7 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("quantize", config.quantize,
         "Weights of linear layers: auto (as in the model's files), none (quantised weights are dequantised), or "
         "quantised when loaded: int8, int4. With int8, the most likely token stays the same at 99 % of the positions "
-        "of the demo model, and at about 96 % of SmolLM2-135M; with int4 at 80 % of SmolLM2-135M (perplexity +9 %; on "
+        "of the demo model, and at about 96 % of SmolLM2-135M; with int4 at 81 % of SmolLM2-135M (perplexity +10 %; on "
         "a GPU, where int4 is simpler, 71 % and +24 %)");
   visit("weight_memory", config.weight_memory,
         "Weights that are neither converted nor quantised, on a CPU: mapped (read from the mapped file), copied (into "

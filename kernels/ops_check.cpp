@@ -68,7 +68,11 @@ void check_format(Checker& checker, const QuantizedFormat& format) {
       .require(!format.two_level_scales || kTwoLevelColumns % format.group_size == 0,
                "group_size must divide 256 in a format with two-level scales", format.group_size)
       .require(!format.rotated || format.group_size % kRotationBlock == 0,
-               "group_size must be a multiple of 32 in a rotated format", format.group_size);
+               "group_size must be a multiple of 32 in a rotated format", format.group_size)
+      .require(!format.affine || (format.rotated && (format.bits == 4 || format.bits == 6)),
+               "an affine format must be rotated and have 4 or 6 bits")
+      .require(!format.affine || (!format.asymmetric && !format.two_level_scales && format.codebook == Codebook::none),
+               "an affine format must be symmetric, without two-level scales and codebook");
 }
 
 /// Requires `mins` to be null if and only if the format is symmetric.
@@ -80,12 +84,13 @@ void check_mins(Checker& checker, const QuantizedFormat& format, const void* min
   }
 }
 
-/// Requires `factors` to be null if and only if the format has no two-level scales.
+/// Requires `factors` to be null if and only if the format has no two-level scales and is not affine.
 void check_factors(Checker& checker, const QuantizedFormat& format, const void* factors, std::string_view name) {
-  if (format.two_level_scales) {
+  if (format.factor_columns() > 0) {
     checker.require_pointer(factors, name);
   } else {
-    checker.require(factors == nullptr, std::string(name) + " must be null in a format without two-level scales");
+    checker.require(factors == nullptr,
+                    std::string(name) + " must be null without two-level scales in a format that is not affine");
   }
 }
 

@@ -35,7 +35,7 @@ constexpr std::array<std::int8_t, 16> values_of(Codebook codebook) {
 
 /// Version of what is stored in files of packed weights (io/packed_cache): the layout of panels, and how weights are
 /// rounded to integers. Raise it when either changes; tests/engine/weights/quantized_layout_test.cpp notices.
-inline constexpr int kQuantizedLayoutVersion = 1;
+inline constexpr int kQuantizedLayoutVersion = 2;
 
 /// Format of weights that are stored as small integers.
 struct QuantizedFormat {
@@ -50,37 +50,52 @@ struct QuantizedFormat {
   /// Whether kTwoLevelColumns columns share a float16 scale (and minimum), which each group multiplies by a factor of
   /// its own, a signed byte. The group size then divides kTwoLevelColumns, and bits is less than 8.
   bool two_level_scales = false;
+  /// Whether kAffineColumns columns of a row share a multiplier and an offset, which make a byte of each stored
+  /// integer: offset + multiplier * q. Groups of these bytes are multiplied as those of an 8-bit format. The format
+  /// must be rotated and not asymmetric, with 4 or 6 bits, and runs on a CPU only.
+  bool affine = false;
 
   bool operator==(const QuantizedFormat&) const = default;
 
-  /// Returns the bits of the integers that are multiplied: 8 with a codebook, whose values are bytes.
-  constexpr int value_bits() const { return codebook == Codebook::none ? bits : 8; }
+  /// Returns the bits of the integers that are multiplied: 8 with a codebook, whose values are bytes, and in an affine
+  /// format.
+  constexpr int value_bits() const { return codebook == Codebook::none && !affine ? bits : 8; }
   /// Returns whether the integers of x are bounded in pairs: |q[2 i] + q[2 i + 1]| <= 128. Then the sum of two products
   /// of bytes fits 16 bits (255 * 128 <= 32767), for which AVX2 has an instruction. Rotated columns have similar
   /// magnitudes, so the bound costs them little precision.
-  constexpr bool pairs_bounded() const { return rotated && bits == 8; }
+  constexpr bool pairs_bounded() const { return rotated && value_bits() == 8; }
   /// Returns the number that is subtracted from the unsigned integers that are multiplied: the middle of their range,
   /// so that the differences lie in [-zero_point(), zero_point() - 1]; 0 in an asymmetric format.
   constexpr int zero_point() const { return asymmetric ? 0 : 1 << (value_bits() - 1); }
   /// Returns the value of a stored integer in units of the scale (in an asymmetric format, its distance from the
-  /// minimum).
+  /// minimum). Not for an affine format.
   constexpr int value_of(int q) const {
     return codebook == Codebook::none ? q - zero_point() : values_of(codebook)[static_cast<std::size_t>(q)];
   }
   /// Returns the stored integer of columns that pad a row: an integer with value_of() 0 if the format has such an
   /// integer. x is 0 in these columns.
   constexpr int padding_value() const {
+    if (affine) return 0;
     return codebook == Codebook::none ? zero_point() : codebook == Codebook::nf4 ? 7 : 0;
   }
+  /// Returns the number of columns that share a factor; 0 if the format has no factors.
+  constexpr std::int64_t factor_columns() const;
 };
 
 constexpr std::int64_t kMaxGroupSize = 256;
 constexpr std::int64_t kTwoLevelColumns = 256;
+constexpr std::int64_t kAffineColumns = 32;
+
+constexpr std::int64_t QuantizedFormat::factor_columns() const {
+  if (affine) return kAffineColumns;
+  return two_level_scales ? group_size : 0;
+}
 
 /// Formats that `--quantize` chooses.
 constexpr QuantizedFormat kInt8Weights{8, 128, false, true};
 constexpr QuantizedFormat kPlainInt4Weights{4, 32};  ///< for --quantize int4 on a GPU
-constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true};
+constexpr QuantizedFormat kInt4Weights{.bits = 4, .group_size = 128, .rotated = true, .affine = true};
+constexpr QuantizedFormat kInt6Weights{.bits = 6, .group_size = 128, .rotated = true, .affine = true};
 
 /// Number of rows that are interleaved in a panel.
 constexpr std::int64_t kQuantizedPanel = 16;
@@ -91,9 +106,11 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///     symmetric:   w[n, k] = scales[n, k / group_size] * (q[n, k] - zero_point)
 ///     asymmetric:  w[n, k] = scales[n, k / group_size] * q[n, k] + mins[n, k / group_size]
 ///     codebook:    w[n, k] = scales[n, k / group_size] * values[q[n, k]]
+///     affine:      w[n, k] = scales[n, k / group_size] * (offsets[n, k / 32] + multipliers[n, k / 32] * q[n, k])
 ///
 /// With two-level scales, the scale is scales[n, k / 256] * factors[n, k / group_size], and the minimum is the product
-/// of a shared minimum and a factor in the same way.
+/// of a shared minimum and a factor in the same way. In an affine format, offset + multiplier * q lies
+/// in [-128, 127], and multipliers are not negative.
 ///
 /// Any file format with this arithmetic can be converted to this layout: GGUF's Q8_0, Q6_K, Q5_0 and Q4_0 are
 /// symmetric; Q4_1, Q5_1, Q5_K and Q4_K (which subtracts its minimum) are asymmetric. AWQ and GPTQ with explicit zero
@@ -117,7 +134,7 @@ constexpr std::int64_t kQuantizedPanel = 16;
 ///           as above; in the third, bits 2 s and 2 s + 1 of byte i are the highest bits of column 4 s + i
 ///   scales and mins are [panel, group, row]; in a format with two-level scales [panel, column / kTwoLevelColumns, row]
 ///   factors are [panel, group, row]; in an asymmetric format [panel, group, 2, row]: first the scale's, then the
-///   minimum's
+///   minimum's; in an affine format [panel, column / kAffineColumns, 2, row]: first the multiplier, then the offset
 struct QuantizedMatrix {
   const std::uint8_t* data = nullptr;  ///< aligned to 64 bytes
   const Float16* scales = nullptr;     ///< aligned to 64 bytes
@@ -125,7 +142,7 @@ struct QuantizedMatrix {
   std::int64_t columns = 0;            ///< input features
   QuantizedFormat format = {};
   const Float16* mins = nullptr;         ///< aligned to 64 bytes; null in a symmetric format
-  const std::int8_t* factors = nullptr;  ///< null in a format without two-level scales
+  const std::int8_t* factors = nullptr;  ///< null without two-level scales in a format that is not affine
   /// [columns]: column k of the matrix is multiplied by column order[k] of x (GPTQ's act-order sorts columns into
   /// groups). Null = column k of x; always null in a rotated format.
   const std::int32_t* order = nullptr;
@@ -137,10 +154,11 @@ struct QuantizedMatrix {
   /// Returns the number of columns that share a float16 scale.
   std::int64_t scale_columns() const { return format.two_level_scales ? kTwoLevelColumns : format.group_size; }
   std::int64_t panel_scales() const { return kQuantizedPanel * ((columns + scale_columns() - 1) / scale_columns()); }
-  std::int64_t group_factors() const {
-    return format.two_level_scales ? kQuantizedPanel * (format.asymmetric ? 2 : 1) : 0;
+  /// Returns the factors of the rows of a panel for the columns that share a factor.
+  std::int64_t shared_factors() const { return kQuantizedPanel * (format.asymmetric || format.affine ? 2 : 1); }
+  std::int64_t panel_factors() const {
+    return format.factor_columns() == 0 ? 0 : padded_columns() / format.factor_columns() * shared_factors();
   }
-  std::int64_t panel_factors() const { return groups() * group_factors(); }
   std::int64_t data_bytes() const { return panels() * panel_bytes(); }
   std::int64_t scale_bytes() const { return panels() * panel_scales() * static_cast<std::int64_t>(sizeof(Float16)); }
   std::int64_t min_bytes() const { return format.asymmetric ? scale_bytes() : 0; }

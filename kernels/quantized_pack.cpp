@@ -208,13 +208,27 @@ void pack_panel(const QuantizedMatrix& shape, std::span<const QuantizedRow> rows
       to.scales[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.scales[i];
       if (format.asymmetric) to.mins[i * kQuantizedPanel + r] = row.q == nullptr ? Float16{} : row.mins[i];
     }
-    if (!format.two_level_scales) continue;
-    for (std::int64_t g = 0; g < groups; ++g) {
-      std::int8_t* const of_group = to.factors + g * shape.group_factors() + r;
-      of_group[0] = row.q == nullptr ? std::int8_t{0} : row.factors[g];
-      if (format.asymmetric) of_group[kQuantizedPanel] = row.q == nullptr ? std::int8_t{0} : row.min_factors[g];
+    const std::int64_t stride = shape.shared_factors();
+    for (std::int64_t i = 0; i < shape.panel_factors() / stride; ++i) {
+      std::int8_t* const shared = to.factors + i * stride + r;
+      shared[0] = row.q == nullptr ? std::int8_t{0} : row.factors[i];
+      if (stride > kQuantizedPanel) shared[kQuantizedPanel] = row.q == nullptr ? std::int8_t{0} : row.min_factors[i];
     }
   }
+}
+
+namespace {
+
+/// Exact scale and minimum (0 in a symmetric format) of one group of one row.
+struct GroupGrid {
+  float scale = 0;
+  float min = 0;
+};
+
+/// Returns the factors of a row for the columns from `column` on.
+const std::int8_t* factors_at(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t column) {
+  return matrix.factors + row / kQuantizedPanel * matrix.panel_factors() +
+         column / matrix.format.factor_columns() * matrix.shared_factors() + row % kQuantizedPanel;
 }
 
 GroupGrid grid_of_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group) {
@@ -224,13 +238,14 @@ GroupGrid grid_of_group(const QuantizedMatrix& matrix, std::int64_t row, std::in
                              group * matrix.format.group_size / matrix.scale_columns() * kQuantizedPanel;
   GroupGrid grid{to_float(matrix.scales[place]), matrix.format.asymmetric ? to_float(matrix.mins[place]) : 0.0F};
   if (matrix.format.two_level_scales) {
-    const std::int8_t* const factors =
-        matrix.factors + panel * matrix.panel_factors() + group * matrix.group_factors() + in_panel;
+    const std::int8_t* const factors = factors_at(matrix, row, group * matrix.format.group_size);
     grid.scale *= static_cast<float>(factors[0]);
     if (matrix.format.asymmetric) grid.min *= static_cast<float>(factors[kQuantizedPanel]);
   }
   return grid;
 }
+
+}  // namespace
 
 void unpack_group(const QuantizedMatrix& matrix, std::int64_t row, std::int64_t group, std::uint8_t* q) {
   const int bits = matrix.format.bits;
@@ -259,6 +274,15 @@ void dequantize_group(const QuantizedMatrix& matrix, std::int64_t row, std::int6
   const auto [scale, min] = grid_of_group(matrix, row, group);
   std::array<std::uint8_t, kMaxGroupSize> q;
   unpack_group(matrix, row, group, q.data());
+  if (format.affine) {
+    for (std::int64_t i = 0; i < format.group_size; i += kAffineColumns) {
+      const std::int8_t* const factors = factors_at(matrix, row, group * format.group_size + i);
+      for (std::int64_t k = i; k < i + kAffineColumns; ++k) {
+        out[k] = scale * static_cast<float>(factors[kQuantizedPanel] + factors[0] * q[static_cast<std::size_t>(k)]);
+      }
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < format.group_size; ++i) {
     // The product is exact: the factors have 11 and 8 bits, or 18 and 6 bits.
     out[i] = scale * static_cast<float>(format.value_of(q[static_cast<std::size_t>(i)])) + min;

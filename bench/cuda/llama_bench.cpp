@@ -344,7 +344,8 @@ void row_counts(benchmark::internal::Benchmark* bench) {
 BENCHMARK_CAPTURE(quantized_gate_up, int8, kInt8Weights)->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, int4, kPlainInt4Weights)->Apply(row_counts);
 // Formats of GGUF files.
-BENCHMARK_CAPTURE(quantized_gate_up, q4_k, kInt4Weights)->Apply(row_counts);
+BENCHMARK_CAPTURE(quantized_gate_up, q4_k, {.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true})
+    ->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, q5_k, {.bits = 5, .group_size = 32, .asymmetric = true, .two_level_scales = true})
     ->Apply(row_counts);
 BENCHMARK_CAPTURE(quantized_gate_up, q6_k, {.bits = 6, .group_size = 16, .two_level_scales = true})->Apply(row_counts);

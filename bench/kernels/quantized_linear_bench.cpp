@@ -43,7 +43,7 @@ void quantized_linear(benchmark::State& state, QuantizedFormat format) {
     weight.data = data.as<std::uint8_t>() + copy * shape.data_bytes();
     weight.scales = scales.as<Float16>() + copy * shape.scale_bytes() / 2;
     if (shape.format.asymmetric) weight.mins = mins.as<Float16>() + copy * shape.min_bytes() / 2;
-    if (shape.format.two_level_scales) weight.factors = factors.as<std::int8_t>() + copy * shape.factor_bytes();
+    if (shape.format.factor_columns() > 0) weight.factors = factors.as<std::int8_t>() + copy * shape.factor_bytes();
     copy = (copy + 1) % copies;
     QuantizedLinearParams params;
     params.x = x.data();
@@ -72,12 +72,14 @@ BENCHMARK_CAPTURE(quantized_linear, int8, kInt8Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int8_not_rotated, QuantizedFormat{8, 128})->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, q8_0, QuantizedFormat{8, 32})->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4, kInt4Weights)->Apply(sizes);
+BENCHMARK_CAPTURE(quantized_linear, int6, kInt6Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4_plain, kPlainInt4Weights)->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, int4_asymmetric, QuantizedFormat{4, 32, true})->Apply(sizes);
 
 constexpr QuantizedFormat two_level_scales(int bits, std::int64_t group_size, bool asymmetric) {
   return {.bits = bits, .group_size = group_size, .asymmetric = asymmetric, .two_level_scales = true};
 }
+BENCHMARK_CAPTURE(quantized_linear, q4_k, two_level_scales(4, 32, true))->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, q5_k, two_level_scales(5, 32, true))->Apply(sizes);
 BENCHMARK_CAPTURE(quantized_linear, q6_k, two_level_scales(6, 16, false))->Apply(sizes);
 constexpr QuantizedFormat kIq4{.bits = 4, .group_size = 32, .codebook = Codebook::iq4_nl};

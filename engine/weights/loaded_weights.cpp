@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head";
 
-constexpr kernels::QuantizedFormat kInt6Weights{.bits = 6, .group_size = 16, .two_level_scales = true};
-
 /// Returns the N of "model.layers.N.mlp.down_proj"; none if no part of the name is a number.
 std::optional<int> layer_of(std::string_view module) {
   while (!module.empty()) {
@@ -44,7 +42,7 @@ std::optional<kernels::QuantizedFormat> WeightPolicy::format_of(std::string_view
   if (on_gpu) return is_head ? kernels::kInt8Weights : kernels::kPlainInt4Weights;
   const bool is_shared = module.ends_with("v_proj") && 2 * rows <= columns;
   const bool is_third = module.ends_with("down_proj") && layer_of(module).value_or(0) % 3 == 2;
-  return is_head || is_shared || is_third ? kInt6Weights : *quantize;
+  return is_head || is_shared || is_third ? kernels::kInt6Weights : *quantize;
 }
 
 std::optional<kernels::QuantizedFormat> WeightPolicy::kept_format(const WeightTensor& tensor) const {

@@ -49,6 +49,7 @@ class PanelOfRows {
  public:
   PanelOfRows(const QuantizedRows& from, const kernels::QuantizedMatrix& matrix, std::int64_t first,
               std::int64_t num_rows) {
+    PAGODA_ASSERT(!matrix.format.affine, "no file has affine weights");
     const auto columns = static_cast<std::size_t>(matrix.columns);
     for (std::int64_t i = 0; i < num_rows; ++i) {
       Row& row = rows_.emplace_back();

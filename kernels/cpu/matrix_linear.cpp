@@ -202,10 +202,17 @@ class BlockedProduct {
     const void* bytes =
         weight.data + band.first_panel() * weight.panel_bytes() + column * kQuantizedPanel * format.bits / 8;
     std::int64_t panel_bytes = weight.panel_bytes();
+    const std::int8_t* factors = nullptr;
+    if (format.factor_columns() > 0) {
+      factors = weight.factors + band.first_panel() * weight.panel_factors() +
+                column / format.factor_columns() * weight.shared_factors();
+    }
     if (format.bits < 8 || !format.asymmetric) {
       const auto* const data = static_cast<const std::uint8_t*>(bytes);
       for (std::int64_t panel = 0; panel < band.panels(); ++panel) {
-        prepare_panel(format, data + panel * panel_bytes, count, w + panel * kQuantizedPanel * count);
+        prepare_panel(format, data + panel * panel_bytes,
+                      factors == nullptr ? nullptr : factors + panel * weight.panel_factors(), count,
+                      w + panel * kQuantizedPanel * count);
       }
       bytes = w;
       panel_bytes = kQuantizedPanel * count;
@@ -213,35 +220,33 @@ class BlockedProduct {
     const std::int64_t first_scale =
         band.first_panel() * weight.panel_scales() + column / weight.scale_columns() * kQuantizedPanel;
     const std::int64_t x = x_strip(column, first_row);
-    kernels_.matrix.multiply_quantized(
-        {.x = reinterpret_cast<const std::int8_t*>(x_ + x * strip_bytes()),
-         .x_strip_bytes = strip_bytes(),
-         .x_scales = x_scales_ + x * strip_scales(),
-         .x_sums = x_sums_ + x * strip_scales(),
-         .scale_stride = strip_scales(),
-         .rows = rows,
-         .w = bytes,
-         .w_panel_bytes = panel_bytes,
-         .w_scales = weight.scales + first_scale,
-         .w_mins = format.asymmetric ? weight.mins + first_scale : nullptr,
-         .w_scale_stride = weight.panel_scales(),
-         .w_factors = format.two_level_scales ? weight.factors + band.first_panel() * weight.panel_factors() +
-                                                    column / group_size_ * weight.group_factors()
-                                              : nullptr,
-         .w_factor_stride = weight.panel_factors(),
-         .panels = band.panels(),
-         .num_groups = count / group_size_,
-         .group_size = group_size_,
-         .sums = sums,
-         .starts_at_zero = column == 0});
+    kernels_.matrix.multiply_quantized({.x = reinterpret_cast<const std::int8_t*>(x_ + x * strip_bytes()),
+                                        .x_strip_bytes = strip_bytes(),
+                                        .x_scales = x_scales_ + x * strip_scales(),
+                                        .x_sums = x_sums_ + x * strip_scales(),
+                                        .scale_stride = strip_scales(),
+                                        .rows = rows,
+                                        .w = bytes,
+                                        .w_panel_bytes = panel_bytes,
+                                        .w_scales = weight.scales + first_scale,
+                                        .w_mins = format.asymmetric ? weight.mins + first_scale : nullptr,
+                                        .w_scale_stride = weight.panel_scales(),
+                                        .w_factors = format.two_level_scales ? factors : nullptr,
+                                        .w_factor_stride = weight.panel_factors(),
+                                        .panels = band.panels(),
+                                        .num_groups = count / group_size_,
+                                        .group_size = group_size_,
+                                        .sums = sums,
+                                        .starts_at_zero = column == 0});
   }
 
   /// Makes bytes of some columns of a panel; in a symmetric format they are signed.
-  void prepare_panel(const QuantizedFormat& format, const std::uint8_t* panel, std::int64_t columns,
-                     std::byte* to) const {
+  void prepare_panel(const QuantizedFormat& format, const std::uint8_t* panel, const std::int8_t* factors,
+                     std::int64_t columns, std::byte* to) const {
     auto* const unpacked = reinterpret_cast<std::uint8_t*>(to);
     if (format.bits < 8) {
-      kernels_.quantized.unpack(format.bits, format.codebook, panel, columns, unpacked);
+      kernels_.quantized.unpack(
+          {format.bits, format.codebook, panel, format.affine ? factors : nullptr, columns, unpacked});
       panel = unpacked;
     }
     if (format.asymmetric) return;

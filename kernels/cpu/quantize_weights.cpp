@@ -122,7 +122,8 @@ class WeightQuantizer {
   std::int64_t columns_of(std::int64_t group) const {
     return std::min(p_.format.group_size, columns() - group * p_.format.group_size);
   }
-  int lowest() const { return -p_.format.zero_point(); }
+  int zero_point() const { return p_.format.affine ? 0 : p_.format.zero_point(); }
+  int lowest() const { return -zero_point(); }
   int highest() const { return lowest() + (1 << p_.format.bits) - 1; }
 
   /// Quantises groups [first, end) of a panel, which share float16 scales. Returns the result of
@@ -130,6 +131,7 @@ class WeightQuantizer {
   bool quantize_groups(std::int64_t panel, std::int64_t first, std::int64_t end, const PanelPointers& to) const {
     Weights weights;
     load(panel, first * p_.format.group_size, weights);
+    if (p_.format.affine) return quantize_affine(weights, first, to);
     SharedGrids shared;
     const std::span grids = std::span(shared).first(static_cast<std::size_t>(end - first));
     for (std::int64_t g = first; g < end; ++g) {
@@ -137,7 +139,34 @@ class WeightQuantizer {
     }
     const std::int64_t place = first * p_.format.group_size / to_.scale_columns() * kQuantizedPanel;
     store(grids, place, first, to);
-    for (std::int64_t g = first; g < end; ++g) pack(weights, first, g, grids[static_cast<std::size_t>(g - first)], to);
+    for (std::int64_t g = first; g < end; ++g) {
+      pack(weights.column((g - first) * p_.format.group_size), g * p_.format.group_size, columns_of(g),
+           p_.format.group_size, grids[static_cast<std::size_t>(g - first)], to);
+    }
+    return true;
+  }
+
+  /// Does the work of quantize_groups for a group of an affine format.
+  bool quantize_affine(const Weights& weights, std::int64_t group, const PanelPointers& to) const {
+    const std::int64_t first = group * p_.format.group_size;
+    std::int8_t* const all = to.factors + first / kAffineColumns * to_.shared_factors();
+    std::fill_n(all, p_.format.group_size / kAffineColumns * to_.shared_factors(), std::int8_t{0});
+    std::array<float, kQuantizedPanel> scales;
+    kernels_.quantized.fit_affine({weights.column(0), columns_of(group), highest(), scales.data(), all});
+    if (!std::ranges::all_of(scales, [](float scale) { return std::isfinite(scale); })) return false;
+    for (std::size_t r = 0; r < kQuantizedPanel; ++r) {
+      to.scales[group * kQuantizedPanel + static_cast<std::int64_t>(r)] = to_f16(scales[r]);
+    }
+    for (std::int64_t column = 0; column < p_.format.group_size; column += kAffineColumns) {
+      const std::int8_t* const factors = all + column / kAffineColumns * to_.shared_factors();
+      Grids grids;
+      for (std::size_t r = 0; r < kQuantizedPanel; ++r) {
+        grids.scales[r] = scales[r] * static_cast<float>(factors[r]);
+        grids.mins[r] = scales[r] * static_cast<float>(factors[r + kQuantizedPanel]);
+      }
+      const std::int64_t count = std::clamp<std::int64_t>(columns_of(group) - column, 0, kAffineColumns);
+      pack(weights.column(column), first + column, count, kAffineColumns, grids, to);
+    }
     return true;
   }
 
@@ -172,13 +201,13 @@ class WeightQuantizer {
       // Takes the next larger float16, also after 0: with small weights the scale is subnormal.
       if (127.0F * to_float(stored) < max_magnitude) ++stored.bits;
       const float unit = to_float(stored);
-      std::int8_t* factor = to.factors + first * to_.group_factors() + kind * kQuantizedPanel + r;
+      std::int8_t* factor = to.factors + first * to_.shared_factors() + kind * kQuantizedPanel + r;
       for (Grids& grid : grids) {
         float& value = (grid.*of)[row];
         const float units = unit == 0.0F ? 0.0F : std::clamp(std::nearbyint(value / unit), -127.0F, 127.0F);
         *factor = static_cast<std::int8_t>(units);
         value = unit * units;
-        factor += to_.group_factors();
+        factor += to_.shared_factors();
       }
     };
     for (std::int64_t r = 0; r < kQuantizedPanel; ++r) {
@@ -187,16 +216,14 @@ class WeightQuantizer {
     }
   }
 
-  /// Packs the integers of a group.
-  void pack(const Weights& weights, std::int64_t first, std::int64_t group, const Grids& grids,
+  /// Packs the integers of `padded` columns from `column` on, of which `count` are not padding; w points to the first.
+  void pack(const float* w, std::int64_t column, std::int64_t count, std::int64_t padded, const Grids& grids,
             const PanelPointers& to) const {
-    const QuantizedFormat& format = p_.format;
-    std::uint8_t* const data = to.data + group * format.group_size * kQuantizedPanel * format.bits / 8;
     GroupWords words;
-    set_integers(weights.column((group - first) * format.group_size), columns_of(group), format.group_size, grids,
-                 {static_cast<float>(lowest()), static_cast<float>(highest()), static_cast<float>(format.zero_point())},
+    set_integers(w, count, padded, grids,
+                 {static_cast<float>(lowest()), static_cast<float>(highest()), static_cast<float>(zero_point())},
                  words);
-    pack_words(format.bits, words.data(), format.group_size, data);
+    pack_words(p_.format.bits, words.data(), padded, to.data + column * kQuantizedPanel * p_.format.bits / 8);
   }
 
   const CpuKernels& kernels_;

@@ -35,6 +35,7 @@ struct QuantizeRowArgs {
   float* scales = nullptr;      ///< [groups]
   std::int32_t* offsets = nullptr;  ///< [groups]: -zero_point * sum of q, the start values of the sums of integers
   float* sums = nullptr;            ///< [groups]: scale * sum of q; may be null
+  float* affine_sums = nullptr;     ///< [columns / kAffineColumns, padded as q]: sum of q; may be null
 };
 
 /// Product of rows of x and some panels of weights, for some groups.
@@ -43,7 +44,10 @@ struct QuantizedTileArgs {
   std::int64_t x_stride = 0;        ///< bytes from one row to the next
   const float* x_scales = nullptr;  ///< from the first group on, as x_offsets and x_sums
   const std::int32_t* x_offsets = nullptr;
-  const float* x_sums = nullptr;    ///< only read if w_mins is not null
+  const float* x_sums = nullptr;  ///< only read if w_mins is not null
+  /// Sums of the integers of each kAffineColumns columns, from the first group on. The elements from one row to the
+  /// next are group_stride * group_size / kAffineColumns. Not null if w_affine is not null.
+  const float* x_affine_sums = nullptr;
   std::int64_t group_stride = 0;    ///< elements from one row's scales, offsets and sums to the next row's
   std::int64_t rows = 0;            ///< 1 .. QuantizedKernels::rows
   const std::uint8_t* w = nullptr;  ///< as in QuantizedMatrix, from the first group on
@@ -52,7 +56,8 @@ struct QuantizedTileArgs {
   const Float16* w_mins = nullptr;         ///< null = symmetric
   std::int64_t w_scale_stride = 0;         ///< scales (and minimums) from one panel to the next
   const std::int8_t* w_factors = nullptr;  ///< null = the format has no two-level scales
-  std::int64_t w_factor_stride = 0;        ///< factors from one panel to the next
+  const std::int8_t* w_affine = nullptr;   ///< multipliers and offsets; null = w is not affine, or unpacked
+  std::int64_t w_factor_stride = 0;        ///< factors, or multipliers and offsets, from one panel to the next
   std::int64_t panels = 0;                 ///< 1 .. QuantizedKernels::panels
   std::int64_t num_groups = 0;
   std::int64_t group_size = 0;
@@ -85,6 +90,26 @@ struct FitGridsArgs {
   float* mins = nullptr;  ///< [kQuantizedPanel], rounded to float16; null = a symmetric grid
 };
 
+/// Fits what an affine format stores for a group of each row of a panel.
+struct FitAffineArgs {
+  const float* w = nullptr;  ///< [columns, kQuantizedPanel]
+  std::int64_t columns = 0;  ///< 1 .. kMaxGroupSize
+  int highest = 0;           ///< highest integer of the format; the lowest is 0
+  float* scales = nullptr;   ///< [kQuantizedPanel], rounded to float16; not finite as in FitGridsArgs
+  /// [columns / kAffineColumns, rounded up, 2, kQuantizedPanel]: multipliers and offsets
+  std::int8_t* affine = nullptr;
+};
+
+/// Columns of a panel, in whole groups, that are made bytes.
+struct UnpackArgs {
+  int bits = 8;
+  Codebook codebook = Codebook::none;
+  const std::uint8_t* from = nullptr;   ///< as in QuantizedMatrix
+  const std::int8_t* affine = nullptr;  ///< multipliers and offsets of these columns; null = the format is not affine
+  std::int64_t columns = 0;
+  std::uint8_t* to = nullptr;
+};
+
 struct QuantizedKernels {
   int rows = 0;    ///< maximum rows of x in a tile
   int panels = 0;  ///< maximum panels of weights in a tile
@@ -94,8 +119,9 @@ struct QuantizedKernels {
   void (*quantize_row)(const QuantizeRowArgs& args);
   void (*tile)(const QuantizedTileArgs& args);
   void (*fit_grids)(const FitGridsArgs& args);
-  /// Unpacks columns of a panel, whole groups of them, to scratch, where several tiles read them.
-  void (*unpack)(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst);
+  void (*fit_affine)(const FitAffineArgs& args);
+  /// Unpacks weights to scratch, where several tiles read them.
+  void (*unpack)(const UnpackArgs& args);
 };
 
 }  // namespace pagoda::kernels

@@ -53,15 +53,17 @@ class QuantizedLinear {
     const std::int64_t unpacked_floats =
         one_tile_ ? 0 : band_columns * groups_per_block_ * format_.group_size * column_bytes_ / 4;
     const std::int64_t floats_per_group = format_.asymmetric ? 3 : 2;
-    auto scratch = pool.borrow(rows * (x_stride_ / 4 + floats_per_group * groups_) + out_features_ +
+    const std::int64_t affine_sums = format_.affine && one_tile_ ? padded_in_ / kAffineColumns : 0;
+    auto scratch = pool.borrow(rows * (x_stride_ / 4 + floats_per_group * groups_ + affine_sums) + out_features_ +
                                    num_threads * (sums_floats + unpacked_floats),
-                               5 + 2 * num_threads);
+                               6 + 2 * num_threads);
     if (!scratch) return fail(std::move(scratch.error()));
 
     x_ = reinterpret_cast<std::int8_t*>(scratch->floats(rows * x_stride_ / 4));
     x_scales_ = scratch->floats(rows * groups_);
     x_offsets_ = reinterpret_cast<std::int32_t*>(scratch->floats(rows * groups_));
     if (format_.asymmetric) x_sums_ = scratch->floats(rows * groups_);
+    if (affine_sums > 0) x_affine_sums_ = scratch->floats(rows * affine_sums);
     quantize_x();
     biases_ = widened_biases(kernels_, p_, scratch->floats(out_features_));
     std::vector<Workspace> workspaces;
@@ -136,7 +138,8 @@ class QuantizedLinear {
                                        .q = x_ + row * x_stride_,
                                        .scales = x_scales_ + row * groups_,
                                        .offsets = x_offsets_ + row * groups_,
-                                       .sums = x_sums_ == nullptr ? nullptr : x_sums_ + row * groups_});
+                                       .sums = x_sums_ == nullptr ? nullptr : x_sums_ + row * groups_,
+                                       .affine_sums = affine_sums_of(row, 0)});
     };
     constexpr std::int64_t kFewFloats = 16384;  // less work does not pay for the hand-over to another thread
     if (p_.num_tokens * padded_in_ <= kFewFloats) {
@@ -146,15 +149,23 @@ class QuantizedLinear {
     }
   }
 
+  /// Returns the sums of a row of x that affine weights need, from a group on; null if there are none.
+  float* affine_sums_of(std::int64_t row, std::int64_t group) const {
+    if (x_affine_sums_ == nullptr) return nullptr;
+    return x_affine_sums_ + (row * padded_in_ + group * format_.group_size) / kAffineColumns;
+  }
+
   const std::uint8_t* data_of(const Band& band, std::int64_t block) const {
     return band.weight->data + band.first_panel * band.weight->panel_bytes() +
            block * groups_per_block_ * kQuantizedPanel * format_.group_size * format_.bits / 8;
   }
 
+  /// Returns the factors of a band from a group on; null if the format has none.
   const std::int8_t* factors_of(const Band& band, std::int64_t group) const {
-    if (!format_.two_level_scales) return nullptr;
+    const std::int64_t columns = format_.factor_columns();
+    if (columns == 0) return nullptr;
     return band.weight->factors + band.first_panel * band.weight->panel_factors() +
-           group * band.weight->group_factors();
+           group * format_.group_size / columns * band.weight->shared_factors();
   }
 
   /// Returns the weights after a block of a band; null at the end of a task.
@@ -183,7 +194,8 @@ class QuantizedLinear {
                              .w_scales = band.weight->scales + first_scale,
                              .w_mins = format_.asymmetric ? band.weight->mins + first_scale : nullptr,
                              .w_scale_stride = band.weight->panel_scales(),
-                             .w_factors = factors_of(band, first_group),
+                             .w_factors = format_.two_level_scales ? factors_of(band, first_group) : nullptr,
+                             .w_affine = format_.affine ? factors_of(band, first_group) : nullptr,
                              .w_factor_stride = band.weight->panel_factors(),
                              .panels = band.panels,
                              .num_groups = std::min(groups_per_block_, groups_ - first_group),
@@ -202,6 +214,7 @@ class QuantizedLinear {
         args.x_scales = x_scales_ + row * groups_ + first_group;
         args.x_offsets = x_offsets_ + row * groups_ + first_group;
         if (format_.asymmetric) args.x_sums = x_sums_ + row * groups_ + first_group;
+        args.x_affine_sums = affine_sums_of(row, first_group);
         args.rows = tiles.rows(tile);
         args.sums = work.sums + tiles.first_row(tile) * columns;
         args.first_line = tile * lines / tiles.count();
@@ -219,10 +232,12 @@ class QuantizedLinear {
     const std::int64_t columns = args.num_groups * args.group_size;
     const std::int64_t stride = kQuantizedPanel * columns * column_bytes_;
     for (std::int64_t panel = 0; panel < args.panels; ++panel) {
-      kernels_.quantized.unpack(args.bits, args.codebook, args.w + panel * args.w_stride, columns,
-                                unpacked + panel * stride);
+      kernels_.quantized.unpack({args.bits, args.codebook, args.w + panel * args.w_stride,
+                                 args.w_affine == nullptr ? nullptr : args.w_affine + panel * args.w_factor_stride,
+                                 columns, unpacked + panel * stride});
     }
     args.w = unpacked;
+    args.w_affine = nullptr;
     args.w_stride = stride;
     args.unpacked = true;
   }
@@ -257,6 +272,7 @@ class QuantizedLinear {
   float* x_scales_ = nullptr;          ///< [num_tokens, groups]
   std::int32_t* x_offsets_ = nullptr;  ///< [num_tokens, groups]
   float* x_sums_ = nullptr;            ///< [num_tokens, groups]; only if the weights have minimums
+  float* x_affine_sums_ = nullptr;  ///< [num_tokens, padded_in / kAffineColumns]; only with affine weights and one tile
   const float* biases_ = nullptr;
 };
 

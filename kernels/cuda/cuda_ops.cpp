@@ -26,8 +26,12 @@ Status enqueue(Stream& stream, const Status& checked, const Op& op) {
   return op(cuda);
 }
 
-/// Refuses integers of 2 or 3 bits: for a GPU they are loaded as 4 bits (WeightPolicy::on_gpu).
-Status check_bits(const char* op, const QuantizedMatrix& weights) {
+/// Refuses what only a CPU multiplies: integers of 2 or 3 bits, which are loaded as 4 bits for a GPU, and affine
+/// formats (WeightPolicy::on_gpu).
+Status check_on_gpu(const char* op, const QuantizedMatrix& weights) {
+  if (weights.format.affine) {
+    return fail(ErrorCode::unsupported, std::string(op) + ": an affine format is not multiplied on a GPU");
+  }
   if (weights.format.bits >= 4) return {};
   return fail(ErrorCode::unsupported, std::string(op) + ": integers of 2 or 3 bits are not multiplied on a GPU");
 }
@@ -35,7 +39,7 @@ Status check_bits(const char* op, const QuantizedMatrix& weights) {
 }  // namespace
 
 Status CudaOps::embedding(Stream& stream, const EmbeddingParams& p) const {
-  if (Status bits = check_bits("embedding", p.quantized); !bits) return bits;
+  if (Status bits = check_on_gpu("embedding", p.quantized); !bits) return bits;
   if (p.whole_vocab != 0) return fail(ErrorCode::unsupported, "embedding: a GPU takes whole tables only");
   return enqueue(stream, check_shapes(p), [&](CudaStream& s) { return cuda_embedding(s.get(), p); });
 }
@@ -54,7 +58,7 @@ Status CudaOps::linear(Stream& stream, const LinearParams& p) const {
 
 Status CudaOps::quantized_linear(Stream& stream, const QuantizedLinearParams& p) const {
   for (const QuantizedMatrix& weights : p.weights) {
-    if (Status bits = check_bits("quantized_linear", weights); !bits) return bits;
+    if (Status bits = check_on_gpu("quantized_linear", weights); !bits) return bits;
   }
   return enqueue(stream, kernels::check(p), [&](CudaStream& s) { return cuda_quantized_linear(s, p); });
 }

@@ -43,8 +43,14 @@ inline double load(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   const std::int64_t scale = panel * w.panel_scales() + k / w.scale_columns() * kQuantizedPanel + row;
   double of_scale = 1;
   double of_min = 1;
+  const std::int8_t* factors = nullptr;
+  if (const std::int64_t columns = w.format.factor_columns(); columns > 0) {
+    factors = w.factors + panel * w.panel_factors() + k / columns * w.shared_factors();
+  }
+  if (w.format.affine) {
+    return double{to_float(w.scales[scale])} * (factors[kQuantizedPanel + row] + factors[row] * q);
+  }
   if (w.format.two_level_scales) {
-    const std::int8_t* factors = w.factors + panel * w.panel_factors() + k / w.format.group_size * w.group_factors();
     of_scale = factors[row];
     of_min = w.format.asymmetric ? factors[kQuantizedPanel + row] : 0;
   }

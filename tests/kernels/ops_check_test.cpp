@@ -215,6 +215,7 @@ TEST_F(OpsCheckTest, RefusesQuantizedTablesThatAreNotWhole) {
   refused([](auto& p) { p.quantized.mins = p.quantized.scales; }, "quantized mins must be null in a symmetric format");
   refused([](auto& p) { p.quantized.format.bits = 1; }, "bits must be 2 to 6 or 8, not 1");
   refused([](auto& p) { p.quantized.format.group_size = 24; }, "group_size must be a multiple of 16");
+  refused([](auto& p) { p.quantized.format.affine = true; }, "an affine format must be rotated and have 4 or 6 bits");
   refused([](auto& p) { p.quantized.format.two_level_scales = true; },
           "bits must be less than 8 in a format with two-level scales, not 8");
   refused([](auto& p) { p.quantized.rows = 0; }, "quantized rows must be at least 1");

@@ -107,7 +107,7 @@ OwnedMatrix quantized(const OpRunner& runner, const TypedArray& weights, std::in
   matrix.data = allocate(matrix.view.data_bytes());
   matrix.scales = allocate(matrix.view.scale_bytes());
   if (format.asymmetric) matrix.mins = allocate(matrix.view.min_bytes());
-  if (format.two_level_scales) matrix.factors = allocate(matrix.view.factor_bytes());
+  if (format.factor_columns() > 0) matrix.factors = allocate(matrix.view.factor_bytes());
   matrix.view.factors = matrix.factors.as<std::int8_t>();
   matrix.view.data = matrix.data.as<std::uint8_t>();
   matrix.view.scales = matrix.scales.as<Float16>();
@@ -160,6 +160,10 @@ double weight(const QuantizedMatrix& w, std::int64_t n, std::int64_t k) {
   }
   const std::int64_t place = panel * w.panel_scales() + k / w.scale_columns() * kQuantizedPanel + row;
   double scale = to_float(w.scales[place]);
+  if (w.format.affine) {
+    const std::int8_t* map = w.factors + (panel * w.padded_columns() / 32 + k / 32) * 2 * kQuantizedPanel + row;
+    return scale * (map[kQuantizedPanel] + map[0] * q);
+  }
   double min = w.format.asymmetric ? to_float(w.mins[place]) : 0.0F;
   if (w.format.two_level_scales) {
     const std::int64_t kinds = w.format.asymmetric ? 2 : 1;
@@ -305,12 +309,16 @@ constexpr QuantizedFormat kFormats[] = {kInt8Weights,
                                         {6, 128, false, true, Codebook::none, true},
                                         {6, 32, true, false, Codebook::none, true},
                                         {4, 32, false, false, Codebook::iq4_nl, true},
-                                        {4, 16, false, false, Codebook::nf4, true}};
+                                        {4, 16, false, false, Codebook::nf4, true},
+                                        kInt4Weights,
+                                        kInt6Weights,
+                                        {6, 96, false, true, Codebook::none, false, true},
+                                        {4, 256, false, true, Codebook::none, false, true}};
 
 std::string format_name(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + "_group" + std::to_string(format.group_size) +
          (format.asymmetric ? "_asymmetric" : "") + (format.rotated ? "_rotated" : "") +
-         (format.two_level_scales ? "_factored" : "") +
+         (format.two_level_scales ? "_factored" : "") + (format.affine ? "_affine" : "") +
          (format.codebook == Codebook::none ? "" : "_codebook" + std::to_string(static_cast<int>(format.codebook)));
 }
 
@@ -619,7 +627,8 @@ std::vector<std::tuple<std::string, QuantizedFormat>> cases_of(const std::vector
   std::vector<std::tuple<std::string, QuantizedFormat>> cases;
   for (const std::string& backend : backends) {
     for (const QuantizedFormat& format : kFormats) {
-      if (format.bits >= 4 || !testing_support::is_cuda(backend)) cases.emplace_back(backend, format);
+      const bool is_of_gpus = format.bits >= 4 && !format.affine;
+      if (is_of_gpus || !testing_support::is_cuda(backend)) cases.emplace_back(backend, format);
     }
   }
   return cases;
@@ -700,6 +709,25 @@ double squared_error_of_range(const std::vector<float>& values, std::int64_t fir
     sum += error * error;
   }
   return sum;
+}
+
+TEST(QuantizeWeights, AffineFormatsCostLittleErrorBesideScalesAndMinimumsOfTheSameColumns) {
+  constexpr std::int64_t kRows = 40;
+  constexpr std::int64_t kColumns = 512 + 64;
+  std::vector<float> values = random_floats(kRows * kColumns, 23);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= 1.0F + static_cast<float>(i / kAffineColumns % 5);
+  const TypedArray weights(values, DType::f32);
+  for (std::size_t i = 0; i < values.size(); i += kRotationBlock) rotate_block(&values[i], kRotatedWeightFactor);
+  const auto error_of = [&](const QuantizedFormat& format) {
+    const OwnedMatrix matrix = quantized(OpRunner(CpuIsa::scalar), weights, kRows, kColumns, format);
+    double error = 0;
+    for (std::int64_t n = 0; n < kRows; ++n) error += squared_error(matrix.view, values, n, 0, kColumns);
+    return error;
+  };
+  EXPECT_LT(error_of(kInt4Weights), 1.15 * error_of({4, 32, true, true}));
+  // Multipliers of 6 bits are at most 4, so they are coarse.
+  EXPECT_LT(error_of(kInt6Weights), 2.0 * error_of({6, 32, true, true}));
+  EXPECT_LT(error_of(kInt6Weights), 0.25 * error_of(kInt4Weights));
 }
 
 TEST(QuantizeWeights, AsymmetricGroupsAreNoWorseThanTheirRangeDividedEvenly) {

@@ -33,12 +33,14 @@ constexpr QuantizedFormat kPackFormats[] = {{8, 32},
                                             {4, 32, false, false, Codebook::iq4_nl},
                                             {4, 64, false, false, Codebook::nf4},
                                             {4, 32, true, false, Codebook::none, true},
-                                            {6, 16, false, false, Codebook::none, true}};
+                                            {6, 16, false, false, Codebook::none, true},
+                                            kInt4Weights,
+                                            {6, 64, false, true, Codebook::none, false, true}};
 
 std::string name_of(const QuantizedFormat& format) {
   return "int" + std::to_string(format.bits) + " " + std::to_string(format.group_size) +
          (format.asymmetric ? " asymmetric" : "") + (format.codebook == Codebook::none ? "" : " codebook") +
-         (format.two_level_scales ? " two_level_scales" : "");
+         (format.two_level_scales ? " two_level_scales" : "") + (format.affine ? " affine" : "");
 }
 
 /// Random rows, and the matrix into which they are packed.
@@ -49,7 +51,8 @@ struct Packed {
         num_scales((columns + matrix.scale_columns() - 1) / matrix.scale_columns()),
         row_scales(static_cast<std::size_t>(rows * num_scales)),
         row_mins(row_scales.size()),
-        row_factors(static_cast<std::size_t>(rows * matrix.groups())),
+        num_factors(matrix.panel_factors() / matrix.shared_factors()),
+        row_factors(static_cast<std::size_t>(rows * num_factors)),
         row_min_factors(row_factors.size()),
         data(static_cast<std::size_t>(matrix.data_bytes()), 0x5A),
         scales(static_cast<std::size_t>(matrix.panels() * matrix.panel_scales()), Float16{0x5A5A}),
@@ -64,7 +67,7 @@ struct Packed {
       for (auto& factor : *of) factor = static_cast<std::int8_t>(random());
     }
     const PanelPointers memory{data.data(), scales.data(), format.asymmetric ? mins.data() : nullptr,
-                               format.two_level_scales ? factors.data() : nullptr};
+                               format.factor_columns() > 0 ? factors.data() : nullptr};
     for (std::int64_t panel = 0; panel < matrix.panels(); ++panel) pack(panel, memory);
     matrix.data = data.data();
     matrix.scales = scales.data();
@@ -77,18 +80,24 @@ struct Packed {
     const std::int64_t first = panel * kQuantizedPanel;
     for (std::int64_t n = first; n < std::min(matrix.rows, first + kQuantizedPanel); ++n) {
       rows.push_back({q.data() + n * matrix.columns, row_scales.data() + n * num_scales,
-                      row_mins.data() + n * num_scales, row_factors.data() + n * matrix.groups(),
-                      row_min_factors.data() + n * matrix.groups()});
+                      row_mins.data() + n * num_scales, row_factors.data() + n * num_factors,
+                      row_min_factors.data() + n * num_factors});
     }
     pack_panel(matrix, rows, panel_pointers(matrix, panel, memory));
   }
 
   double weight(std::int64_t n, std::int64_t k) const {
-    const auto group = static_cast<std::size_t>(n * matrix.groups() + k / matrix.format.group_size);
     const auto place = static_cast<std::size_t>(n * num_scales + k / matrix.scale_columns());
-    const int integer = matrix.format.value_of(q[static_cast<std::size_t>(n * matrix.columns + k)]);
-    const double factor = matrix.format.two_level_scales ? row_factors[group] : 1;
-    const double min_factor = matrix.format.two_level_scales ? row_min_factors[group] : 1;
+    const std::uint8_t stored = q[static_cast<std::size_t>(n * matrix.columns + k)];
+    const int integer = matrix.format.value_of(stored);
+    double factor = 1;
+    double min_factor = 1;
+    if (const std::int64_t columns = matrix.format.factor_columns(); columns > 0) {
+      const auto shared = static_cast<std::size_t>(n * num_factors + k / columns);
+      factor = row_factors[shared];
+      min_factor = row_min_factors[shared];
+    }
+    if (matrix.format.affine) return double{to_float(row_scales[place])} * (min_factor + factor * stored);
     return factor * double{to_float(row_scales[place])} * integer +
            (matrix.format.asymmetric ? min_factor * double{to_float(row_mins[place])} : 0.0);
   }
@@ -98,6 +107,7 @@ struct Packed {
   std::int64_t num_scales;  ///< number of scales of a row
   std::vector<Float16> row_scales;
   std::vector<Float16> row_mins;
+  std::int64_t num_factors;  ///< number of factors of a row
   std::vector<std::int8_t> row_factors;
   std::vector<std::int8_t> row_min_factors;
   std::vector<std::uint8_t> data;
@@ -118,7 +128,7 @@ TEST(QuantizedPack, KeepsEveryWeightAndFillsUpWithZeros) {
             const double actual = reference::load(matrix, n, k);
             if (n < rows && k < columns) {
               ASSERT_EQ(actual, packed.weight(n, k)) << n << ", " << k;
-            } else if (n >= rows || (!format.asymmetric && format.codebook != Codebook::iq4_nl)) {
+            } else if (n >= rows || (!format.asymmetric && !format.affine && format.codebook != Codebook::iq4_nl)) {
               ASSERT_EQ(actual, 0.0) << n << ", " << k;
             }
           }

@@ -108,46 +108,55 @@ inline Grid fitted(const GridSums& sums, Vec sum_of_weights, Vec columns) {
 }
 
 /// Returns an asymmetric grid: the one of smallest squared error among ranges from the lowest to the highest weight, or
-/// a little less at either end, each refined a few times by least squares.
+/// a little less at one end or both, each refined twice by least squares.
 inline Grid asymmetric_grid(const Group& group, Vec low, Vec high, Vec sum_of_weights) {
-  constexpr float kCuts[] = {0.0F, 0.05F, 0.1F};
-  constexpr int kFits = 3;
+  constexpr struct {
+    float below;
+    float above;
+  } kCuts[] = {{0.0F, 0.0F}, {0.05F, 0.05F}, {0.1F, 0.1F}, {0.05F, 0.0F}, {0.0F, 0.05F}};
+  constexpr int kFits = 2;
   const Vec range = high - low;
   const Vec columns = set1(static_cast<float>(group.columns));
   BestGrid best;
-  for (const float below : kCuts) {
-    for (const float above : kCuts) {
-      Grid grid{round_to_f16(range * set1(1 - below - above) / group.highest), round_to_f16(low + range * set1(below))};
-      GridSums sums = sums_on(group, grid);
+  for (const auto& [below, above] : kCuts) {
+    Grid grid{round_to_f16(range * set1(1 - below - above) / group.highest), round_to_f16(low + range * set1(below))};
+    GridSums sums = sums_on(group, grid);
+    best.offer(grid, sums.error);
+    for (int fit = 0; fit < kFits; ++fit) {
+      grid = fitted(sums, sum_of_weights, columns);
+      sums = sums_on(group, grid);
       best.offer(grid, sums.error);
-      for (int fit = 0; fit < kFits; ++fit) {
-        grid = fitted(sums, sum_of_weights, columns);
-        sums = sums_on(group, grid);
-        best.offer(grid, sums.error);
-      }
     }
   }
   return best.grid;
 }
 
+/// Extremes and sum of a group's weights.
+struct GroupRange {
+  Vec low;
+  Vec high;
+  Vec sum = zero();
+  Vec nan_if_not_finite = zero();
+
+  explicit GroupRange(const Group& group) : low(group.at(0)), high(low) {
+    for (std::int64_t k = 0; k < group.columns; ++k) {
+      const Vec w = group.at(k);
+      low = min(w, low);
+      high = max(w, high);
+      sum = sum + w;
+      nan_if_not_finite = nan_if_not_finite + w * zero();
+    }
+  }
+};
+
 void fit_grids(const FitGridsArgs& args) {
   for (std::int64_t row = 0; row < kQuantizedPanel; row += kLanes) {
     const Group group{args.w + row, args.columns, set1(static_cast<float>(args.lowest)),
                       set1(static_cast<float>(args.highest))};
-    Vec low = group.at(0);
-    Vec high = low;
-    Vec sum_of_weights = zero();
-    Vec nan_if_not_finite = zero();
-    for (std::int64_t k = 0; k < args.columns; ++k) {
-      const Vec w = group.at(k);
-      low = min(w, low);
-      high = max(w, high);
-      sum_of_weights = sum_of_weights + w;
-      nan_if_not_finite = nan_if_not_finite + w * zero();
-    }
-    const Grid grid = args.mins == nullptr ? symmetric_grid(group, low, high, args.search)
-                                           : asymmetric_grid(group, low, high, sum_of_weights);
-    store(args.scales + row, grid.scale + nan_if_not_finite);
+    const GroupRange range(group);
+    const Grid grid = args.mins == nullptr ? symmetric_grid(group, range.low, range.high, args.search)
+                                           : asymmetric_grid(group, range.low, range.high, range.sum);
+    store(args.scales + row, grid.scale + range.nan_if_not_finite);
     if (args.mins != nullptr) store(args.mins + row, grid.min);
   }
 }

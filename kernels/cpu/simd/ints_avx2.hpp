@@ -65,6 +65,29 @@ inline Bytes high_halves(Bytes x) {
 inline Bytes operator|(Bytes a, Bytes b) {
   return {_mm256_or_si256(a.v, b.v)};
 }
+inline Bytes operator^(Bytes a, Bytes b) {
+  return {_mm256_xor_si256(a.v, b.v)};
+}
+inline Bytes operator+(Bytes a, Bytes b) {
+  return {_mm256_add_epi8(a.v, b.v)};
+}
+inline Bytes set1_byte(std::uint8_t x) {
+  return {_mm256_set1_epi8(static_cast<char>(x))};
+}
+inline Bytes load_spread_bytes(const void* p) {
+  const __m256i lanes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  const __m256i first = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C, 0, 0x04040404, 0x08080808, 0x0C0C0C0C);
+  return {_mm256_shuffle_epi8(lanes, first)};
+}
+struct Factors {
+  __m256i v;
+};
+inline Factors factors_of(Bytes spread) {
+  return {_mm256_and_si256(spread.v, _mm256_set1_epi16(0xFF))};
+}
+inline Bytes scaled(Bytes x, Factors factors) {
+  return {_mm256_mullo_epi16(x.v, factors.v)};
+}
 template <int mask>
 inline Bytes bits_of(Bytes x, int left) {
   using Words = std::uint32_t __attribute__((vector_size(32)));

@@ -69,6 +69,30 @@ inline Bytes high_halves(Bytes x) {
 inline Bytes operator|(Bytes a, Bytes b) {
   return {_mm512_or_si512(a.v, b.v)};
 }
+inline Bytes operator^(Bytes a, Bytes b) {
+  return {_mm512_xor_si512(a.v, b.v)};
+}
+inline Bytes operator+(Bytes a, Bytes b) {
+  return {_mm512_add_epi8(a.v, b.v)};
+}
+inline Bytes set1_byte(std::uint8_t x) {
+  return {_mm512_set1_epi8(static_cast<char>(x))};
+}
+/// Loads one byte for each lane and repeats it in the lane's four bytes.
+inline Bytes load_spread_bytes(const void* p) {
+  const __m512i lanes = _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return {_mm512_shuffle_epi8(lanes, _mm512_set4_epi32(0x0C0C0C0C, 0x08080808, 0x04040404, 0))};
+}
+/// Factors as scaled takes them. scaled multiplies each byte by the factor of its lane; no product is above 255.
+struct Factors {
+  __m512i v;
+};
+inline Factors factors_of(Bytes spread) {
+  return {_mm512_and_si512(spread.v, _mm512_set1_epi16(0xFF))};
+}
+inline Bytes scaled(Bytes x, Factors factors) {
+  return {_mm512_mullo_epi16(x.v, factors.v)};  // the lower byte's product has no carry into the upper one
+}
 /// Returns (each byte << left, or >> -left) & mask. The mask must not cover bits that come from a neighbouring byte.
 template <int mask>
 inline Bytes bits_of(Bytes x, int left) {

@@ -70,6 +70,28 @@ inline Bytes high_halves(Bytes x) {
 inline Bytes operator|(Bytes a, Bytes b) {
   return {vorrq_u8(a.v, b.v)};
 }
+inline Bytes operator^(Bytes a, Bytes b) {
+  return {veorq_u8(a.v, b.v)};
+}
+inline Bytes operator+(Bytes a, Bytes b) {
+  return {vaddq_u8(a.v, b.v)};
+}
+inline Bytes set1_byte(std::uint8_t x) {
+  return {vdupq_n_u8(x)};
+}
+inline Bytes load_spread_bytes(const void* p) {
+  static constexpr std::uint8_t kLanesOfBytes[16] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  std::uint32_t four;
+  std::memcpy(&four, p, sizeof(four));
+  return {vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(four)), vld1q_u8(kLanesOfBytes))};
+}
+using Factors = Bytes;
+inline Factors factors_of(Bytes spread) {
+  return spread;
+}
+inline Bytes scaled(Bytes x, Factors factors) {
+  return {vmulq_u8(x.v, factors.v)};
+}
 template <int mask>
 inline Bytes bits_of(Bytes x, int left) {
   return {vandq_u8(vshlq_u8(x.v, vdupq_n_s8(static_cast<std::int8_t>(left))), vdupq_n_u8(mask))};

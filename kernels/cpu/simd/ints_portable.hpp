@@ -82,6 +82,30 @@ inline Bytes high_halves(Bytes x) {
 inline Bytes operator|(Bytes a, Bytes b) {
   return {a.v | b.v};
 }
+inline Bytes operator^(Bytes a, Bytes b) {
+  return {a.v ^ b.v};
+}
+inline Bytes operator+(Bytes a, Bytes b) {
+  return {a.v + b.v};
+}
+inline Bytes set1_byte(std::uint8_t x) {
+  Bytes all;
+  std::memset(&all.v, x, sizeof(all.v));
+  return all;
+}
+inline Bytes load_spread_bytes(const void* p) {
+  const auto* const from = static_cast<const std::uint8_t*>(p);
+  Bytes all;
+  for (int i = 0; i < 16; ++i) all.v[i] = from[i / 4];
+  return all;
+}
+using Factors = Bytes;
+inline Factors factors_of(Bytes spread) {
+  return spread;
+}
+inline Bytes scaled(Bytes x, Factors factors) {
+  return {x.v * factors.v};
+}
 template <int mask>
 inline Bytes bits_of(Bytes x, int left) {
   return {(left >= 0 ? x.v << left : x.v >> -left) & std::uint8_t{mask}};

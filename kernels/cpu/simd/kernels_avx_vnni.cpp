@@ -3,7 +3,7 @@
 #include "kernels/cpu/simd/ints_avx2.hpp"
 // clang-format on
 #include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/simd/fit_grids.inl.hpp"
+#include "kernels/cpu/simd/fit_affine.inl.hpp"
 #include "kernels/cpu/simd/quantize_row.inl.hpp"
 #include "kernels/cpu/simd/quantized.inl.hpp"
 

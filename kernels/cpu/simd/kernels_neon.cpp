@@ -2,7 +2,7 @@
 // clang-format off: the other headers depend on this one
 #include "kernels/cpu/simd/ints_neon.hpp"
 // clang-format on
-#include "kernels/cpu/simd/fit_grids.inl.hpp"
+#include "kernels/cpu/simd/fit_affine.inl.hpp"
 #include "kernels/cpu/simd/gemm.inl.hpp"
 #include "kernels/cpu/simd/linear.inl.hpp"
 #include "kernels/cpu/simd/linear_register_tiled.inl.hpp"

@@ -112,6 +112,15 @@ inline const float* group_at(const QuantizeRowArgs& args, std::int64_t k, float*
   return copy;
 }
 
+/// Writes the sum of each kAffineColumns bytes.
+inline void sum_affine_blocks(const std::int8_t* q, std::int64_t size, float* sums) {
+  for (const std::int8_t* const end = q + size; q != end; q += kAffineColumns) {
+    std::int32_t total = 0;
+    for (std::int64_t i = 0; i < kAffineColumns; ++i) total += q[i];
+    *sums++ = static_cast<float>(total);
+  }
+}
+
 template <class D, bool pairs_bounded>
 void quantize_row_of(const QuantizeRowArgs& args) {
   std::int64_t group = 0;
@@ -124,6 +133,9 @@ void quantize_row_of(const QuantizeRowArgs& args) {
     // result NaN.
     const auto offset = static_cast<std::uint32_t>(args.zero_point) * static_cast<std::uint32_t>(sum_of_q);
     args.offsets[group] = static_cast<std::int32_t>(0U - offset);
+    if (args.affine_sums != nullptr) {
+      sum_affine_blocks(args.q + k, args.group_size, args.affine_sums + k / kAffineColumns);
+    }
     if (args.sums != nullptr) args.sums[group] = args.scales[group] * static_cast<float>(sum_of_q);
   }
 }

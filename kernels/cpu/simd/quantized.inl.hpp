@@ -2,173 +2,17 @@
 // the namespace.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "kernels/cpu/quantized_kernels.hpp"
 #include "kernels/cpu/simd/quantized_scales.inl.hpp"
+#include "kernels/cpu/simd/quantized_storage.inl.hpp"
 #include "kernels/quantized.hpp"
 
 namespace pagoda::kernels::PAGODA_SIMD {
 namespace {
-
-constexpr std::int64_t kStepBytes = 4 * kQuantizedPanel;  ///< bytes of a panel that a step of four columns takes
-constexpr std::int64_t kVectorBytes = 4 * kLanes;
-
-// Storage kinds of weights. Each kind has
-//
-//   Dots                      the Dots of its values
-//   kSteps                    steps of four columns in a block, the columns that are stored together
-//   kBytes                    bytes of a panel that a block takes
-//   weights(block, step, v)   returns four columns of the rows of vector v of the panel at `block`
-//   values(block, step, v)    returns the same values as bytes (only kinds that are stored in panels)
-
-inline const std::uint8_t* word_at(const std::uint8_t* block, int word, int v) {
-  return block + word * kStepBytes + v * kVectorBytes;
-}
-
-/// Returns the 4-bit values of a step from words that hold two steps each, in the halves of bytes.
-inline Bytes half_at(const std::uint8_t* block, int step, int v) {
-  const Bytes packed = load_bytes(word_at(block, step / 2, v));
-  return step % 2 == 0 ? low_halves(packed) : high_halves(packed);
-}
-
-/// Returns the 2-bit values of a step from a word that holds four steps.
-inline Bytes quarter_at(const std::uint8_t* block, int step, int v) {
-  return bits_of<3>(load_bytes(word_at(block, 0, v)), -2 * step);
-}
-
-template <int bits>
-struct InPanel {  // 5 and 6 bits: words of halves, followed by a word of the higher bits
-  using Dots = PAGODA_SIMD::Dots<bits>;
-  static constexpr int kHighBits = bits - 4;
-  static constexpr int kSteps = 8 / kHighBits;
-  static constexpr std::int64_t kBytes = kSteps * kStepBytes * bits / 8;
-
-  static Bytes values(const std::uint8_t* block, int step, int v) {
-    constexpr int kMask = ((1 << kHighBits) - 1) << 4;
-    const Bytes high = load_bytes(word_at(block, kSteps / 2, v));
-    return half_at(block, step, v) | bits_of<kMask>(high, 4 - step * kHighBits);
-  }
-  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
-};
-
-template <>
-struct InPanel<4> {
-  using Dots = PAGODA_SIMD::Dots<4>;
-  static constexpr int kSteps = 4;
-  static constexpr std::int64_t kBytes = 2 * kStepBytes;
-
-  static Bytes values(const std::uint8_t* block, int step, int v) { return half_at(block, step, v); }
-  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
-};
-
-template <>
-struct InPanel<3> {
-  using Dots = PAGODA_SIMD::Dots<3>;
-  static constexpr int kSteps = 4;
-  static constexpr std::int64_t kBytes = kStepBytes * 3 / 2;
-
-  static Bytes values(const std::uint8_t* block, int step, int v) {
-    const Bytes high = load_spread_words(block + kStepBytes + v * kVectorBytes / 2);
-    return quarter_at(block, step, v) | bits_of<4>(high, 2 - step);
-  }
-  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
-};
-
-template <>
-struct InPanel<2> {
-  using Dots = PAGODA_SIMD::Dots<2>;
-  static constexpr int kSteps = 4;
-  static constexpr std::int64_t kBytes = kStepBytes;
-
-  static Bytes values(const std::uint8_t* block, int step, int v) { return quarter_at(block, step, v); }
-  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
-};
-
-template <class D>
-struct BytesInPanel {
-  using Dots = D;
-  static constexpr int kSteps = 4;
-  static constexpr std::int64_t kBytes = 4 * kStepBytes;
-
-  static Bytes values(const std::uint8_t* block, int step, int v) { return load_bytes(word_at(block, step, v)); }
-  static auto weights(const std::uint8_t* block, int step, int v) { return Dots::weights_of(values(block, step, v)); }
-};
-
-template <>
-struct InPanel<8> : BytesInPanel<PAGODA_SIMD::Dots<8>> {};
-
-/// Weights whose 4-bit halves are indices into a codebook.
-struct InCodebook {
-  using Dots = PAGODA_SIMD::Dots<8>;
-  static constexpr int kSteps = 4;
-  static constexpr std::int64_t kBytes = 2 * kStepBytes;
-
-  explicit InCodebook(Codebook codebook) {
-    std::array<std::uint8_t, 16> unsigned_values{};
-    std::ranges::transform(values_of(codebook), unsigned_values.begin(),
-                           [](std::int8_t value) { return static_cast<std::uint8_t>(value + 128); });
-    table = repeated(unsigned_values.data());
-  }
-
-  Bytes values(const std::uint8_t* block, int step, int v) const { return look_up(table, half_at(block, step, v)); }
-  auto weights(const std::uint8_t* block, int step, int v) const { return Dots::weights_of(values(block, step, v)); }
-
-  Bytes table;
-};
-
-template <int bits>
-struct InScratch {  // output of unpack
-  using Dots = PAGODA_SIMD::Dots<bits>;
-  static constexpr int kSteps = 4;
-  static constexpr std::int64_t kBytes = 4 * kStepBytes * Dots::kUnpackedBytes;
-
-  static auto weights(const std::uint8_t* block, int step, int v) {
-    return Dots::unpacked_at(block + (step * kStepBytes + v * kVectorBytes) * Dots::kUnpackedBytes);
-  }
-};
-
-template <class Stored>
-void unpack_stored(const Stored& stored, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst) {
-  using D = typename Stored::Dots;
-  for (std::int64_t column = 0; column < columns; column += 4 * Stored::kSteps, src += Stored::kBytes) {
-#pragma GCC unroll 8
-    for (int step = 0; step < Stored::kSteps; ++step) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectorsPerPanel; ++v) {
-        D::unpack(dst + v * kVectorBytes * D::kUnpackedBytes, stored.values(src, step, v));
-      }
-      dst += kStepBytes * D::kUnpackedBytes;
-    }
-  }
-}
-
-/// Calls run(kind) with the storage kind of the weights in a panel.
-template <class Run>
-inline void with_kind(int bits, Codebook codebook, const Run& run) {
-  if (codebook != Codebook::none) return run(InCodebook(codebook));
-  switch (bits) {
-    case 2:
-      return run(InPanel<2>());
-    case 3:
-      return run(InPanel<3>());
-    case 4:
-      return run(InPanel<4>());
-    case 5:
-      return run(InPanel<5>());
-    case 6:
-      return run(InPanel<6>());
-    default:
-      return run(InPanel<8>());
-  }
-}
-
-void unpack(int bits, Codebook codebook, const std::uint8_t* src, std::int64_t columns, std::uint8_t* dst) {
-  with_kind(bits, codebook, [=](const auto& stored) { unpack_stored(stored, src, columns, dst); });
-}
 
 /// sums += four columns of x times the same four columns of each row of the panels; if `starts`, = instead of +=.
 template <bool starts, class D, int rows, int vectors>
@@ -196,6 +40,15 @@ inline void load_step(const Stored& stored, const std::uint8_t* w, std::int64_t 
   for (int v = 0; v < vectors; ++v) {
     const std::uint8_t* const block = w + v / kVectorsPerPanel * stride + step / Stored::kSteps * Stored::kBytes;
     weights[v] = stored.weights(block, step % Stored::kSteps, v % kVectorsPerPanel);
+  }
+}
+
+template <class Kind, int vectors>
+inline void load_step(const AffineBlock<Kind, vectors>& block, const std::uint8_t* w, std::int64_t stride, int step,
+                      typename Kind::Dots::Weights (&weights)[vectors]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    weights[v] = Kind::Dots::weights_of(block.values(w + v / kVectorsPerPanel * stride, step, v));
   }
 }
 
@@ -272,17 +125,40 @@ inline void add_row_steps(const std::int8_t* x, const typename D::Weights (&w)[k
   }
 }
 
-/// Prefetches cache lines [first_line, end_line) of the group of each panel.
+/// Prefetches cache lines of a group of each panel (QuantizedTileArgs::ahead) in equal parts, because many prefetches
+/// at once hold up the loads behind them.
 template <int panels>
-inline void prefetch_group(const std::uint8_t* group, std::int64_t stride, std::int64_t first_line,
-                           std::int64_t end_line) {
-  constexpr std::int64_t kLine = 64;
-  for (int p = 0; p < panels; ++p) {
-    for (std::int64_t line = first_line; line < end_line; ++line) {
-      __builtin_prefetch(group + p * stride + line * kLine, 0, 2);
-    }
+class SpreadPrefetch {
+ public:
+  SpreadPrefetch(const QuantizedTileArgs& args, std::int64_t group, std::int64_t parts)
+      : group_(args.ahead == nullptr ? nullptr : args.ahead + group * args.ahead_group_bytes),
+        stride_(args.ahead_stride),
+        line_(args.first_line),
+        end_(args.ahead == nullptr ? args.first_line : args.end_line),
+        lines_((args.end_line - args.first_line + parts - 1) / parts) {}
+
+  [[gnu::always_inline]] inline void next() {
+    if (line_ < end_) prefetch();  // with many rows of x a group has few lines
   }
-}
+
+ private:
+  void prefetch() {
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t end = std::min(line_ + lines_, end_);
+    for (int p = 0; p < panels; ++p) {
+      for (std::int64_t line = line_; line < end; ++line) {
+        __builtin_prefetch(group_ + p * stride_ + line * kLine, 0, 2);
+      }
+    }
+    line_ = end;
+  }
+
+  const std::uint8_t* group_;
+  std::int64_t stride_;
+  std::int64_t line_;
+  std::int64_t end_;
+  std::int64_t lines_;
+};
 
 /// Adds a group to the sums of row m.
 template <bool has_mins, int vectors>
@@ -362,6 +238,11 @@ template <bool has_mins, int rows, int vectors, class Stored>
   }
 }
 
+template <class Stored>
+constexpr bool kIsAffine = false;
+template <int bits>
+constexpr bool kIsAffine<Affine<bits>> = true;
+
 /// Adds a group to the sums of all rows.
 template <bool has_mins, int rows, int vectors>
 [[gnu::always_inline]] inline void add_group_of_rows(const QuantizedTileArgs& args, std::int64_t group,
@@ -375,6 +256,88 @@ template <bool has_mins, int rows, int vectors>
   for (int m = 0; m < rows; ++m) add_group<has_mins>(args, m, group, dots[m], scales, mins);
 }
 
+/// Whether, for this number of rows, packed values are multiplied, and then their dots by the multipliers, instead of
+/// the bytes that are made of them. Both give the same bits: the sums are integers that a float holds exactly.
+template <class Stored, int rows>
+constexpr bool multiplies_packed() {
+  if constexpr (kIsAffine<Stored>) {
+    using D = typename Stored::Packed::Dots;
+    if constexpr (D::kSumsAreDots) {
+      return rows <= 4;
+    } else {
+      return D::kStepsOfSums >= Stored::kSteps;
+    }
+  }
+  return false;
+}
+
+/// Returns the dots of a block of packed values.
+template <class Kind, int rows, int vectors>
+[[gnu::always_inline]] inline void packed_dots(const std::int8_t* const* x, std::int64_t column, const std::uint8_t* w,
+                                               std::int64_t stride, Ints (&dots)[rows][vectors]) {
+  using Packed = typename Kind::Packed;
+  using D = typename Packed::Dots;
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) dots[m][v] = set1_int(0);
+  }
+  if constexpr (D::kSumsAreDots) {
+    add_steps<Kind::kSteps, false>(Packed(), x, column, w, stride, dots);
+  } else {
+    typename D::Sums sums[rows][vectors];
+    add_steps<Kind::kSteps, true>(Packed(), x, column, w, stride, sums);
+    add_to_dots<D>(sums, dots);
+  }
+}
+
+/// Adds a group of an affine format to the sums of all rows (see multiplies_packed).
+template <int rows, int vectors, class Kind>
+[[gnu::always_inline]] inline void add_packed_group(const QuantizedTileArgs& args, std::int64_t group,
+                                                    const std::int8_t* const* x, std::int64_t column,
+                                                    const std::uint8_t* w) {
+  const std::int64_t end = column + args.group_size;
+  const std::int64_t sums_stride = args.group_stride * args.group_size / kAffineColumns;
+  const std::int8_t* factors = args.w_affine + column / kAffineColumns * Kind::kFactors;
+  Vec totals[rows][vectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) totals[m][v] = zero();
+  }
+  SpreadPrefetch<vectors / kVectorsPerPanel> prefetch(args, group, args.group_size / kAffineColumns);
+  for (; column < end; column += kAffineColumns, w += Kind::kBytes, factors += Kind::kFactors) {
+    prefetch.next();
+    Ints dots[rows][vectors];
+    packed_dots<Kind>(x, column, w, args.w_stride, dots);
+    const float* const x_sums = args.x_affine_sums + column / kAffineColumns;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const std::int8_t* const at =
+          factors + v / kVectorsPerPanel * args.w_factor_stride + v % kVectorsPerPanel * kLanes;
+      const Vec multiplier = to_floats(load_int8(at));
+      const Vec offset = to_floats(load_int8(at + kQuantizedPanel));
+#pragma GCC unroll 8
+      for (int m = 0; m < rows; ++m) {
+        totals[m][v] = fused(to_floats(dots[m][v]), multiplier, totals[m][v]);
+        totals[m][v] = fused(offset, set1(x_sums[m * sums_stride]), totals[m][v]);
+      }
+    }
+  }
+  Vec scales[vectors];
+  Vec mins[vectors];
+  load_scales<false>(args, group, scales, mins);
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+    const Vec x_scale = set1(args.x_scales[m * args.group_stride + group]);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      float* const sum = args.sums + (m * vectors + v) * kLanes;
+      store(sum, fused(totals[m][v], scales[v] * x_scale, load(sum)));
+    }
+  }
+}
+
 /// Adds the group at w, whose first column of x is `column`, to the sums of all rows.
 template <bool has_mins, int rows, int vectors, class Stored>
 [[gnu::always_inline]] inline void add_group_of_steps(const Stored& stored, const QuantizedTileArgs& args,
@@ -383,14 +346,27 @@ template <bool has_mins, int rows, int vectors, class Stored>
   using D = typename Stored::Dots;
   constexpr std::int64_t kColumns = 4 * Stored::kSteps;
   const std::int64_t end = column + args.group_size;
+  using Prefetch = SpreadPrefetch<vectors / kVectorsPerPanel>;
   Ints dots[rows][vectors];
-  if constexpr (D::kSumsAreDots) {
+  if constexpr (kIsAffine<Stored>) {
+    Prefetch prefetch(args, group, args.group_size / kColumns);
+    start_dots<has_mins>(args, 0, group, dots);
+    const std::int8_t* factors = args.w_affine + column / kAffineColumns * Stored::kFactors;
+    for (; column < end; column += kColumns, w += Stored::kBytes, factors += Stored::kFactors) {
+      prefetch.next();
+      const AffineBlock<Stored, vectors> block(factors, args.w_factor_stride);
+      add_steps<Stored::kSteps, false>(block, x, column, w, args.w_stride, dots);
+    }
+  } else if constexpr (D::kSumsAreDots) {
+    Prefetch prefetch(args, group, args.group_size / kColumns);
     start_dots<has_mins>(args, 0, group, dots);
     for (; column < end; column += kColumns, w += Stored::kBytes) {
+      prefetch.next();
       add_steps<Stored::kSteps, false>(stored, x, column, w, args.w_stride, dots);
     }
   } else {
     constexpr std::int64_t kRound = 4 * D::kStepsOfSums;
+    Prefetch(args, group, 1).next();
     if (args.group_size == kRound) {  // no dots need to go through memory
       typename D::Sums sums[rows][vectors];
       add_steps<D::kStepsOfSums, true>(stored, x, column, w, args.w_stride, sums);
@@ -424,11 +400,10 @@ void tile_of(const Stored& kind, const QuantizedTileArgs& all) {
   const std::uint8_t* w = args.w;
   std::int64_t column = 0;
   for (std::int64_t group = 0; group < args.num_groups; ++group, column += args.group_size, w += group_bytes) {
-    if (args.ahead != nullptr) {
-      prefetch_group<panels>(args.ahead + group * args.ahead_group_bytes, args.ahead_stride, args.first_line,
-                             args.end_line);
-    }
-    if constexpr (row_by_row<D>()) {
+    if constexpr (multiplies_packed<Stored, rows>()) {
+      add_packed_group<rows, kVectors, Stored>(args, group, x, column, w);
+    } else if constexpr (row_by_row<D>()) {
+      SpreadPrefetch<panels>(args, group, 1).next();
       add_group_row_by_row<has_mins, rows, kVectors>(stored, args, group, x, column, w);
     } else {
       add_group_of_steps<has_mins, rows, kVectors>(stored, args, group, x, column, w);
@@ -449,13 +424,16 @@ void tile_up_to(const Stored& stored, const QuantizedTileArgs& args) {
 
 template <class Stored>
 void tile_of_kind(const Stored& stored, const QuantizedTileArgs& args) {
-  if constexpr (!std::is_same_v<Stored, InCodebook>) {
+  if constexpr (!std::is_same_v<Stored, InCodebook> && !kIsAffine<Stored>) {
     if (args.w_mins != nullptr) return tile_up_to<true, kQuantizedRows, kQuantizedPanels>(stored, args);
   }
   tile_up_to<false, kQuantizedRows, kQuantizedPanels>(stored, args);
 }
 
 void quantized_tile(const QuantizedTileArgs& args) {
+  if (args.w_affine != nullptr) {
+    return with_affine_kind(args.bits, [&](const auto& stored) { tile_of_kind(stored, args); });
+  }
   if constexpr (!std::is_same_v<BoundedDots, Dots<8>>) {
     if (args.pairs_bounded) return tile_of_kind(BytesInPanel<BoundedDots>(), args);
   }
@@ -478,6 +456,7 @@ constexpr QuantizedKernels kQuantizedTable{
     .quantize_row = quantize_row,
     .tile = quantized_tile,
     .fit_grids = fit_grids,
+    .fit_affine = fit_affine,
     .unpack = unpack,
 };
 

@@ -158,7 +158,10 @@ TEST(RankWeights, ThePartsOfAllRanksAreTheWhole) {
 TEST(RankWeights, QuantizedMatricesKeepTheirFormat) {
   constexpr std::int64_t kRows = 6;
   const kernels::QuantizedFormat formats[] = {
-      {8, 32}, {.bits = 4, .group_size = 64, .asymmetric = true}, kernels::kInt4Weights, {.bits = 6, .group_size = 16}};
+      {8, 32},
+      {.bits = 4, .group_size = 64, .asymmetric = true},
+      {.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true},
+      {.bits = 6, .group_size = 16}};
   for (const auto& format : formats) {
     const test::QuantizedWaves stored(format);
     const DecoderConfig config = config_of(8, 8, 128);  // 1024 columns behind attention

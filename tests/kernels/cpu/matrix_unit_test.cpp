@@ -47,16 +47,29 @@ class AnyMatrix {
     for (Float16& scale : scales_) scale = to_f16(static_cast<float>(random_() % 64 + 1) / 1024);
     for (Float16& min : mins_) min = to_f16(-static_cast<float>(random_() % 64) / 128);
     for (std::int8_t& factor : factors_) factor = static_cast<std::int8_t>(random_());
+    if (format.affine) draw_affine();
     view.data = aligned(data_.data());
     view.scales = aligned(scales_.data());
     if (format.asymmetric) view.mins = aligned(mins_.data());
-    if (format.two_level_scales) view.factors = factors_.data();
+    if (format.factor_columns() > 0) view.factors = factors_.data();
   }
 
   QuantizedMatrix view;
 
  private:
   static constexpr std::uintptr_t kAlignment = 64;
+
+  /// Draws multipliers and offsets whose values are bytes.
+  void draw_affine() {
+    const unsigned highest = (1U << view.format.bits) - 1;
+    for (std::size_t i = 0; i < factors_.size(); ++i) {
+      if (i / kQuantizedPanel % 2 == 1) continue;
+      const unsigned multiplier = static_cast<unsigned>(random_()) % (255 / highest + 1);
+      const unsigned room = 256 - multiplier * highest;
+      factors_[i] = static_cast<std::int8_t>(multiplier);
+      factors_[i + kQuantizedPanel] = static_cast<std::int8_t>(static_cast<int>(random_() % room) - 128);
+    }
+  }
 
   template <class T>
   static const T* aligned(const T* pointer) {
@@ -150,19 +163,20 @@ TEST_P(MatrixUnit, TakesColumnsOfXInAnOrder) {
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, MatrixUnit,
-    testing::Values(MatrixUnitFormat{"int8", kInt8Weights}, MatrixUnitFormat{"int4", kInt4Weights},
-                    MatrixUnitFormat{"q8_0", {8, 32}}, MatrixUnitFormat{"q4_0", kPlainInt4Weights},
-                    MatrixUnitFormat{"int8_asymmetric_groups_of_48", {8, 48, true}},
-                    MatrixUnitFormat{"int6_groups_of_240", {6, 240}}, MatrixUnitFormat{"int4_groups_of_80", {4, 80}},
-                    MatrixUnitFormat{"int8_groups_of_112", {8, 112}},
-                    MatrixUnitFormat{"int4_groups_of_144", {4, 144, true}},
-                    MatrixUnitFormat{"int8_groups_of_208", {8, 208}},
-                    MatrixUnitFormat{"int8_asymmetric_groups_of_256", {8, 256, true}},
-                    MatrixUnitFormat{"int2_groups_of_16", {2, 16, true}}, MatrixUnitFormat{"int3", {3, 64}},
-                    MatrixUnitFormat{"q5_k",
-                                     {.bits = 5, .group_size = 32, .asymmetric = true, .two_level_scales = true}},
-                    MatrixUnitFormat{"q6_k", {.bits = 6, .group_size = 16, .two_level_scales = true}},
-                    MatrixUnitFormat{"nf4", {.bits = 4, .group_size = 256, .codebook = Codebook::nf4}}),
+    testing::Values(
+        MatrixUnitFormat{"int8", kInt8Weights}, MatrixUnitFormat{"int4", kInt4Weights},
+        MatrixUnitFormat{"int6", kInt6Weights},
+        MatrixUnitFormat{"q4_k", {.bits = 4, .group_size = 32, .asymmetric = true, .two_level_scales = true}},
+        MatrixUnitFormat{"q8_0", {8, 32}}, MatrixUnitFormat{"q4_0", kPlainInt4Weights},
+        MatrixUnitFormat{"int8_asymmetric_groups_of_48", {8, 48, true}},
+        MatrixUnitFormat{"int6_groups_of_240", {6, 240}}, MatrixUnitFormat{"int4_groups_of_80", {4, 80}},
+        MatrixUnitFormat{"int8_groups_of_112", {8, 112}}, MatrixUnitFormat{"int4_groups_of_144", {4, 144, true}},
+        MatrixUnitFormat{"int8_groups_of_208", {8, 208}},
+        MatrixUnitFormat{"int8_asymmetric_groups_of_256", {8, 256, true}},
+        MatrixUnitFormat{"int2_groups_of_16", {2, 16, true}}, MatrixUnitFormat{"int3", {3, 64}},
+        MatrixUnitFormat{"q5_k", {.bits = 5, .group_size = 32, .asymmetric = true, .two_level_scales = true}},
+        MatrixUnitFormat{"q6_k", {.bits = 6, .group_size = 16, .two_level_scales = true}},
+        MatrixUnitFormat{"nf4", {.bits = 4, .group_size = 256, .codebook = Codebook::nf4}}),
     [](const testing::TestParamInfo<MatrixUnitFormat>& format) { return std::string(format.param.name); });
 
 /// A linear layer with bfloat16 weights in parts.
