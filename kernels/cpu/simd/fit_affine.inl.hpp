@@ -78,7 +78,7 @@ class AffineFit {
   Vec columns_;
 };
 
-/// Of some scales near the smallest one with which all blocks have a map, takes the one of smallest squared
+/// Tries some scales near the smallest one with which every block has a map, and keeps the one of smallest squared
 /// error.
 void fit_affine(const FitAffineArgs& args) {
   constexpr float kTries[] = {1.0F, 0.85F, 0.9F, 0.95F, 1.05F, 1.1F, 1.15F, 1.2F};

@@ -155,7 +155,7 @@ struct AffineBlock {
     for (int v = 0; v < vectors; ++v) {
       const std::int8_t* const at = factors + v / kVectorsPerPanel * stride + v % kVectorsPerPanel * kLanes;
       multipliers[v] = factors_of(load_spread_bytes(at));
-      // As unsigned bytes, which are 128 more.
+      // The products take unsigned bytes. They are 128 more than the signed offsets.
       offsets[v] = load_spread_bytes(at + kQuantizedPanel) ^ set1_byte(128);
     }
   }
