@@ -38,7 +38,8 @@ import run_client  # noqa: E402
 from ports import free_port  # noqa: E402
 
 SKIPPED = 77
-SECONDS = 300  # for a command, and for a server to listen: sanitizers are slow
+SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers
+SECONDS = 300 * SLOWNESS  # for a command, and for a server to listen
 SECONDS_OF_LINES = 30  # for a server that listens to print all of its lines
 LISTEN_PORT = "7070"  # of pagoda serve unless it is told
 PORT = re.compile(r"(?<=127\.0\.0\.1[:/])\d+")
