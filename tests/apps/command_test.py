@@ -6,22 +6,12 @@ usage: command_test.py PAGODA MODEL_DIR [unittest arguments]
 import json
 import os
 import pty
-import re
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-PAGODA, MODEL = sys.argv[1:3]
-
-
-def run(*args, stdin="", timeout=120):
-    """(exit code, stdout, stderr) of one call of the command."""
-    done = subprocess.run([PAGODA, *args], input=stdin, capture_output=True, text=True, timeout=timeout)
-    return done.returncode, done.stdout, done.stderr
+from pagoda_command import MODEL, PAGODA, run
 
 
 class Usage(unittest.TestCase):
@@ -174,114 +164,6 @@ class Usage(unittest.TestCase):
             self.assertEqual(err.count("\n"), 1, err)
 
 
-class ForeignFiles(unittest.TestCase):
-    """Files of models that were damaged, or made to do harm, end the command in one line that names them."""
-
-    DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
-    FOLDER_FILES = ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors")
-
-    def setUp(self):
-        self.folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def copy(self, without=()):
-        folder = tempfile.mkdtemp(dir=self.folder)
-        return shutil.copytree(MODEL, folder, ignore=lambda _, files: [f for f in files if f in without], dirs_exist_ok=True)
-
-    def generate(self, model):
-        return run("generate", "--model", model, "--prompt", "Once", "--max-tokens", "2", "--threads", "1")
-
-    def assert_refused(self, model, file):
-        code, out, err = self.generate(model)
-        self.assertIn(code, (1, 2), err)
-        self.assertEqual(out, "")
-        self.assertEqual(err.count("\n"), 1, err)
-        self.assertIn(file, err)
-
-    def assert_folder_refused(self, file, content, without=()):
-        model = self.copy(without)
-        with open(os.path.join(model, file), "wb") as written:
-            written.write(content)
-        self.assert_refused(model, file)
-
-    @staticmethod
-    def read(*path):
-        with open(os.path.join(*path), "rb") as file:
-            return file.read()
-
-    def test_damaged_files_of_a_folder_are_named(self):
-        far = (2**63).to_bytes(8, "little")
-        for file in self.FOLDER_FILES:
-            whole = self.read(MODEL, file)
-            damaged = {"empty": b"", "cut": whole[:len(whole) // 2], "zeros": bytes(64), "other": b"\x7fELF" + whole[4:]}
-            if file.endswith(".json"):
-                damaged |= {"array": b"[]", "deep": b"[" * 100000, "not_utf8": b'{"\xff\xfe": 1}x', "number": b"1e999"}
-            else:
-                damaged |= {"length": far + whole[8:], "one_byte_less": whole[:-1], "a_byte_more": whole + b"x"}
-            for damage, content in damaged.items():
-                with self.subTest(file=file, damage=damage):
-                    self.assert_folder_refused(file, content)
-
-    def test_damaged_files_of_pytorch_are_named(self):
-        whole = self.read(self.DATA, "torch", "module.bin")
-        for damage, content in {"empty": b"", "cut": whole[:len(whole) // 2], "zeros": bytes(64), "without_end": whole[:-20],
-                                "no_zip": b"\x80\x02" + whole[2:],
-                                "other_model": whole, "older": self.read(self.DATA, "torch", "legacy.bin")}.items():
-            with self.subTest(damage=damage):
-                self.assert_folder_refused("pytorch_model.bin", content, without=["model.safetensors"])
-
-    def test_damaged_gguf_files_are_named(self):
-        whole = self.read(self.DATA, "gguf", "llama-gqa-bf16.gguf")
-        many = (2**64 - 1).to_bytes(8, "little")
-        for damage, content in {"empty": b"", "magic": whole[:4], "cut": whole[:len(whole) // 2], "one_byte_less": whole[:-1],
-                                "zeros": bytes(64), "version": whole[:4] + many[:4] + whole[8:],
-                                "tensors": whole[:8] + many + whole[16:], "keys": whole[:16] + many + whole[24:],
-                                "key": whole[:24] + many + whole[32:]}.items():
-            with self.subTest(damage=damage):
-                path = os.path.join(self.folder, "damaged.gguf")
-                with open(path, "wb") as file:
-                    file.write(content)
-                self.assert_refused(path, path)
-
-    def test_links_to_nothing_to_themselves_or_to_a_device_are_named(self):
-        targets = {"nothing": lambda path: "/nowhere/file", "itself": lambda path: path, "device": lambda path: "/dev/zero"}
-        for kind, target in targets.items():
-            for file in self.FOLDER_FILES:
-                with self.subTest(file=file, kind=kind):
-                    model = self.copy(without=[file])
-                    path = os.path.join(model, file)
-                    os.symlink(target(path), path)
-                    self.assert_refused(model, file)
-            with self.subTest(file="model.gguf", kind=kind):
-                path = os.path.join(tempfile.mkdtemp(dir=self.folder), "model.gguf")
-                os.symlink(target(path), path)
-                self.assert_refused(path, path)
-
-    def test_a_pipe_is_no_model(self):
-        path = os.path.join(self.folder, "pipe")
-        os.mkfifo(path)
-        self.assert_refused(path, path)
-
-    def test_code_that_comes_with_a_model_is_not_run(self):
-        model = self.copy()
-        run_file = os.path.join(self.folder, "was_run")
-        with open(os.path.join(model, "own.py"), "w", encoding="utf-8") as file:
-            file.write(f"open({run_file!r}, 'w')\nclass Own: pass\n")
-        for name in ("config.json", "tokenizer_config.json"):
-            path = os.path.join(model, name)
-            content = {}
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as file:
-                    content = json.load(file)
-            content["auto_map"] = {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoTokenizer": ["own.Own", None]}
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-        code, out, err = self.generate(model)
-        self.assertEqual(code, 0, err)
-        self.assertEqual(out, self.generate(MODEL)[1])
-        self.assertFalse(os.path.exists(run_file))
-
-
 class Progress(unittest.TestCase):
     QUANTIZED = ["generate", "--model", MODEL, "--quantize", "int8", "--prompt", "Once", "--max-tokens", "1", "--threads", "1"]
 
@@ -359,64 +241,6 @@ class ConfigFile(unittest.TestCase):
         self.assertEqual((memory["block_size"], memory["num_device_blocks"]), (4, 40))
         code, out, err = run("inspect", "--json", "--config", path, "--block-size", "8")
         self.assertEqual(json.loads(out)["memory"]["block_size"], 8, err)
-
-
-class GenerationConfig(unittest.TestCase):
-    """A model folder whose generation_config.json makes every draw greedy and five tokens long."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.model = folder.name
-        for name in os.listdir(MODEL):
-            if name != "generation_config.json":
-                os.symlink(os.path.abspath(os.path.join(MODEL, name)), os.path.join(self.model, name))
-        self.write({"eos_token_id": [1], "do_sample": True, "temperature": 0.9, "top_k": 1, "max_new_tokens": 5})
-
-    def write(self, content):
-        with open(os.path.join(self.model, "generation_config.json"), "w", encoding="utf-8") as file:
-            json.dump(content, file)
-
-    def tokens(self, *flags, **fields):
-        line = json.dumps({"prompt": "Once upon a time", "ignore_eos": True, **fields})
-        code, out, err = run("generate", "--model", self.model, "--threads", "1", "--prompts", "-", "--output", "json",
-                             *flags, stdin=line + "\n")
-        self.assertEqual(code, 0, err)
-        done = json.loads(out)
-        self.assertEqual(done["event"], "done", out)
-        return done["outputs"][0]["token_ids"]
-
-    def test_its_values_fill_what_a_request_leaves_open(self):
-        greedy = self.tokens(temperature=0, max_tokens=5)
-        self.assertEqual(self.tokens(seed=1), greedy)
-        self.assertEqual(self.tokens(seed=2), greedy)
-
-    def test_fields_and_flags_win(self):
-        self.assertEqual(len(self.tokens(max_tokens=9)), 9)
-        self.assertEqual(len(self.tokens("--max-tokens", "8")), 8)
-        drawn = {tuple(self.tokens(seed=seed, top_k=-1, temperature=3.0)) for seed in range(4)}
-        self.assertGreater(len(drawn), 1)
-
-    def test_it_can_be_left_out_of_account(self):
-        self.assertEqual(len(self.tokens("--generation-config", "vllm")), 16)
-
-    def test_another_folder_may_have_it(self):
-        with tempfile.TemporaryDirectory() as other:
-            with open(os.path.join(other, "generation_config.json"), "w", encoding="utf-8") as file:
-                json.dump({"max_new_tokens": 3}, file)
-            self.assertEqual(len(self.tokens("--generation-config", other)), 3)
-        code, _, err = run("generate", "--model", self.model, "--prompt", "a", "--generation-config", "/nowhere")
-        self.assertEqual(code, 2)
-        self.assertIn("generation_config must be auto, vllm, or a folder", err)
-
-    def test_beam_search_takes_only_its_length(self):
-        self.assertEqual(len(self.tokens(use_beam_search=True, n=2, temperature=0)), 5)
-
-    def test_a_wrong_value_is_bad_config_that_names_the_file_and_the_key(self):
-        self.write({"temperature": -1})
-        code, _, err = run("generate", "--model", self.model, "--prompt", "a")
-        self.assertEqual(code, 2)
-        self.assertIn("generation_config.json: temperature", err)
 
 
 class Generate(unittest.TestCase):
@@ -543,134 +367,6 @@ class Others(unittest.TestCase):
                              "--output-len", "4", "--num-iters", "2")
         self.assertEqual(code, 0, err)
         self.assertGreater(json.loads(out)["latency_ms"]["mean"], 0)
-
-
-class Serve(unittest.TestCase):
-    def start(self, *args, **popen):
-        server = subprocess.Popen([PAGODA, "serve", "--model", MODEL, "--listen", "127.0.0.1:0", "--threads", "1", *args],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen)
-        self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close(), server.stderr.close()))
-        line = server.stdout.readline()
-        found = re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", line)
-        self.assertTrue(found, line)
-        return server, int(found.group(1))
-
-    def connect(self, port):
-        connection = socket.create_connection(("127.0.0.1", port), 30)
-        self.addCleanup(connection.close)
-        stream = connection.makefile("rw", encoding="utf-8")
-        self.addCleanup(stream.close)
-        return stream
-
-    def ask(self, stream, message):
-        stream.write(json.dumps(message) + "\n")
-        stream.flush()
-        return json.loads(stream.readline())
-
-    def test_a_taken_port_is_a_failure(self):
-        _, port = self.start()
-        code, out, err = run("serve", "--model", MODEL, "--listen", f"127.0.0.1:{port}")
-        self.assertEqual((code, out), (1, ""))
-        self.assertIn(str(port), err)
-
-    def test_nothing_is_served_beyond_this_machine_without_keys_or_consent(self):
-        for listen in (["--listen", "0.0.0.0:0"], ["--listen", "none", "--http", "0.0.0.0:0"]):
-            code, out, err = run("serve", "--model", MODEL, *listen)
-            self.assertEqual((code, out), (2, ""))
-            self.assertIn("--allow-unauthenticated", err)
-
-    def test_addresses_and_certificates_are_looked_at_before_the_model(self):
-        _, port = self.start()
-        model = ["--model", "/no/such/folder"]
-        code, out, err = run("serve", *model, "--listen", "none", "--http", f"127.0.0.1:{port}")
-        self.assertEqual((code, out), (1, ""))
-        self.assertIn(f"cannot listen on 127.0.0.1:{port}", err)
-        code, out, err = run("serve", *model, "--listen", "none", "--http", "127.0.0.1:0", "--tls-cert", "/no/cert.pem",
-                             "--tls-key", "/no/key.pem")
-        self.assertEqual((code, out), (1, ""))
-        self.assertIn("/no/cert.pem", err)
-        code, out, err = run("serve", *model, "--listen", "0.0.0.0:0")
-        self.assertEqual((code, out), (2, ""))
-        self.assertIn("give --keys-file or --api-key-file with a user's key", err)
-
-    def assert_drains(self, *signals):
-        server, port = self.start()
-        stream = self.connect(port)
-        first = self.ask(stream, {"id": "a", "prompt": "Once", "max_tokens": 60, "ignore_eos": True, "temperature": 0})
-        self.assertEqual(first["event"], "delta")
-        for each in signals:
-            server.send_signal(each)
-        events = [json.loads(line) for line in stream]
-        self.assertEqual(events[-1]["event"], "done")
-        self.assertEqual(events[-1]["outputs"][0]["finish_reason"], "length")
-        self.assertEqual(server.wait(30), 0)
-
-    def test_sigterm_lets_live_requests_finish(self):
-        self.assert_drains(signal.SIGTERM)
-
-    def test_sighup_does_as_sigterm_and_after_it_is_no_second_wish(self):
-        self.assert_drains(signal.SIGHUP)
-        self.assert_drains(signal.SIGTERM, signal.SIGHUP)
-
-    def test_sighup_that_is_ignored_at_start_stays_ignored(self):
-        server, port = self.start(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-        server.send_signal(signal.SIGHUP)
-        self.assertEqual(self.ask(self.connect(port), {"op": "ping"})["event"], "pong")
-        server.send_signal(signal.SIGTERM)
-        self.assertEqual(server.wait(30), 0)
-
-    def test_sigterm_aborts_live_requests_after_the_drain_timeout(self):
-        server, port = self.start("--drain-timeout", "0")
-        stream = self.connect(port)
-        self.assertEqual(self.ask(stream, {"id": "a", "prompt": "Once", "max_tokens": 200, "ignore_eos": True,
-                                           "min_tokens": 200})["event"], "delta")
-        server.send_signal(signal.SIGINT)
-        events = [json.loads(line) for line in stream]
-        self.assertIn(events[-1]["event"], ("done", "error"))
-        self.assertEqual(server.wait(30), 0)
-
-    def test_a_models_file_that_is_cut_short_is_named_at_the_end(self):
-        with tempfile.TemporaryDirectory() as folder:
-            copy = shutil.copytree(MODEL, os.path.join(folder, "copy"))
-            weights = os.path.join(copy, "model.safetensors")
-            with open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
-                server = subprocess.Popen([PAGODA, "serve", "--model", copy, "--listen", "127.0.0.1:0", "--weight-memory",
-                                           "mapped"], stdout=subprocess.PIPE, stderr=log, text=True)
-                port = int(server.stdout.readline().rsplit(":", 1)[1])
-                os.truncate(weights, 4096)
-                stream = self.connect(port)
-                stream.write(json.dumps({"id": "a", "prompt": "Once", "max_tokens": 4}) + "\n")
-                stream.flush()
-                self.assertEqual(server.wait(30), -signal.SIGBUS)
-                server.stdout.close()
-                log.seek(0)
-                self.assertIn(f"was truncated, so this process ends: {weights}\n", log.read())
-
-    def test_an_idle_server_uses_no_cpu(self):
-        server, port = self.start()
-        self.assertEqual(self.ask(self.connect(port), {"op": "ping"})["event"], "pong")
-
-        def ticks():
-            with open(f"/proc/{server.pid}/stat", encoding="utf-8") as stat:
-                fields = stat.read().rsplit(")", 1)[1].split()
-            return int(fields[11]) + int(fields[12])
-
-        before = ticks()
-        try:
-            server.wait(2)
-        except subprocess.TimeoutExpired:
-            pass
-        self.assertLessEqual(ticks() - before, 2)
-
-    def test_keys_are_read_from_a_file(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
-            keys.write("# keys\nopen sesame\n")
-            keys.flush()
-            _, port = self.start("--api-key-file", keys.name)
-            stream = self.connect(port)
-            self.assertEqual(self.ask(stream, {"op": "ping"})["error"]["code"], "unauthorized")
-            self.assertEqual(self.ask(stream, {"op": "auth", "key": "open sesame"})["event"], "ok")
-            self.assertEqual(self.ask(stream, {"op": "ping"})["event"], "pong")
 
 
 if __name__ == "__main__":
