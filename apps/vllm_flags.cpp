@@ -93,7 +93,7 @@ constexpr const char* kCors = "--cors-origin allows what the APIs need";
 constexpr const char* kLogs = "--log-level sets what is logged";
 constexpr const char* kOneDevice = "a model runs on one host";
 constexpr const char* kOtherHost =
-    "has no counterpart: a model runs on one host; --worker-listen has it run on another host (docs/scaling.md)";
+    "has no counterpart: workers on other hosts join with pagoda worker --join (docs/scaling.md)";
 constexpr const char* kNoCode = "has no counterpart: no code is loaded at start (docs/embedding.md)";
 constexpr const char* kGenerates = "has no counterpart: texts are generated, not embedded, classified or scored";
 constexpr const char* kNoClientCerts =

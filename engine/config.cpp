@@ -147,7 +147,10 @@ void check_ranks(const EngineConfig& config, Checker& check) {
       check.refuse(key, "must be 1 " + reason + ", not " + std::to_string(count));
     };
     if (config.device != "cpu") refuse("with a GPU: only CPU ranks share a model");
-    if (!config.worker_listen.empty()) refuse("with worker_listen: the ranks of a group are on one host");
+    const bool is_stages = std::string_view(key) == "pipeline_parallel_size";
+    if (!config.worker_listen.empty() && !is_stages) {
+      refuse("with worker_listen: ranks that share each layer are on one host");
+    }
   };
   check_count("tensor_parallel_size", config.tensor_parallel_size);
   check_count("pipeline_parallel_size", config.pipeline_parallel_size);
@@ -157,7 +160,8 @@ void check_ranks(const EngineConfig& config, Checker& check) {
                                                ", not " + std::to_string(config.num_ranks()));
   }
   if (config.device != "cpu" || config.threads <= 0 || !are_counts) return;
-  if (config.threads >= config.num_devices()) return;
+  const bool have_own_hosts = !config.worker_listen.empty();
+  if (have_own_hosts || config.threads >= config.num_devices()) return;
   const std::string threads = "the number of threads (" + std::to_string(config.threads) + ")";
   const char* const key = config.key_of_devices();
   std::string others;
@@ -286,7 +290,7 @@ std::int64_t EngineConfig::swap_bytes(std::int64_t free_host_bytes) const {
   constexpr double kBytesPerGib = 1 << 30;
   constexpr std::int64_t kMaxOfGpu = std::int64_t{4} << 30;
   if (swap_space >= 0) return static_cast<std::int64_t>(swap_space * kBytesPerGib);
-  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4 / num_devices(), 0, kMaxOfGpu);
+  return device == "cpu" ? 0 : std::clamp<std::int64_t>(free_host_bytes / 4 / num_devices_on_host(), 0, kMaxOfGpu);
 }
 
 std::int32_t EngineConfig::max_adapters_in_step() const {
@@ -374,7 +378,7 @@ std::vector<Error> EngineConfig::validate() const {
   check_ranks(*this, check);
   check.in_range("data_parallel_size", data_parallel_size, 1, kMaxReplicas);
   if (data_parallel_size > 1 && !worker_listen.empty()) {
-    check.refuse("data_parallel_size", "must be 1 with worker_listen: one worker that has joined works at a time");
+    check.refuse("data_parallel_size", "must be 1 with worker_listen: workers that join make one replica");
   }
   check.number("step_deadline", step_deadline, 0, true, 86400);
   if (step_deadline > 0 && step_deadline < 1e-3) check.refuse("step_deadline", "must be 0 or at least 0.001");

@@ -103,6 +103,7 @@ struct EngineConfig {
   std::int32_t data_parallel_size = 1;
   std::int32_t replica = 0;       ///< see of_replica(); no key
   std::int32_t rank = 0;          ///< see of_rank(); no key
+  bool has_own_host = false;      ///< whether the device is on a host without other devices of the engine; no key
   bool worker_processes = false;  ///< whether the device's actors run in a process of their own, which may die
   bool standby_worker = false;    ///< whether a second worker process keeps the model loaded, to replace one that dies
   std::string worker_listen;      ///< HOST:PORT where workers of other hosts join; empty = local workers
@@ -164,8 +165,10 @@ struct EngineConfig {
   /// Returns the name of this rank's device among those of the engine, for messages: "replica 1, rank 0"; empty if
   /// there is one.
   std::string device_name() const;
-  /// Returns the number of devices of all replicas, which share the CPU threads.
+  /// Returns the number of devices of all replicas.
   std::int32_t num_devices() const { return data_parallel_size * num_ranks(); }
+  /// Returns the number of devices that share the CPU threads and the memory of this device's host.
+  std::int32_t num_devices_on_host() const { return has_own_host ? 1 : num_devices(); }
   /// Returns the number of ranks of all stages of a replica.
   std::int32_t num_ranks() const { return tensor_parallel_size * pipeline_parallel_size; }
   /// Returns pipeline_depth, or the number of stages if that is larger, since each can run a step.

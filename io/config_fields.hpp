@@ -141,8 +141,9 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
         "KV cache, and a share of the CPU threads; for a machine with several NUMA nodes. kv_cache_memory and "
         "swap_space are divided between them");
   visit("pipeline_parallel_size", config.pipeline_parallel_size,
-        "Number of stages on this host. Each has some of the layers; while a stage computes a step, the stage before "
-        "computes the next step, of other sequences. Each stage has tensor_parallel_size ranks");
+        "Number of stages. Each has some of the layers; while a stage computes a step, the stage before computes the "
+        "next step, of other sequences. With worker_listen each stage is a worker that joins, else each has "
+        "tensor_parallel_size ranks on this host");
   visit("data_parallel_size", config.data_parallel_size,
         "Number of replicas of the model on this host, between which requests are divided. Each has a KV cache of its "
         "own, and a GPU or a share of the CPU threads. kv_cache_memory, num_device_blocks, swap_space and max_num_seqs "
@@ -153,8 +154,8 @@ void visit_fields(EngineConfig& config, Visit&& visit) {
   visit("standby_worker", config.standby_worker,
         "Keep another worker process with the model loaded, to replace a worker process that dies");
   visit("worker_listen", config.worker_listen,
-        "HOST:PORT at which workers of other hosts join (pagoda worker --join); empty: the worker is started on this "
-        "host");
+        "HOST:PORT at which workers of other hosts join (pagoda worker --join), one for each stage; empty: workers are "
+        "started on this host");
   visit("worker_tls_cert", config.worker_tls_cert, "PEM file with the engine's certificate for the workers that join");
   visit("worker_tls_key", config.worker_tls_key, "PEM file with the private key of worker_tls_cert");
   visit("worker_tls_ca", config.worker_tls_ca, "PEM file with the CA that signed the workers' certificates");

@@ -139,12 +139,13 @@ actors::DeviceFactory device_factory(const std::shared_ptr<kernels::Device>& dev
           }};
 }
 
-/// Resets the state of a rank before each worker that holds it.
-void reset_with_workers(actors::DeviceFactory& factory, const std::shared_ptr<kernels::RankMemory>& exchange,
-                        RankId rank) {
-  factory.make_worker = [make = std::move(factory.make_worker), exchange, rank] {
+/// Returns the connection of each worker of a rank in this process. Before it is made, what an earlier worker has done
+/// is forgotten.
+ConnectRank connection_of(const std::shared_ptr<kernels::RankMemory>& exchange, RankId rank) {
+  if (exchange == nullptr) return nullptr;
+  return [exchange, rank] {
     exchange->reset(rank);
-    return make();
+    return exchange->communicator(rank);
   };
 }
 
@@ -179,6 +180,9 @@ class DeviceMaker {
                   std::string(key) + " must be 1 with EngineSetup::kept_weights, which are those of a whole model",
                   key);
     }
+    auto joining = listen_for_workers(config_, plan_);
+    if (!joining) return fail(std::move(joining.error()));
+    joining_ = std::move(*joining);
     std::vector<Ranks> all;
     for (ReplicaId id = 0; id < config_.data_parallel_size; ++id) {
       auto ranks = make_replica(config_.of_replica(id), {});
@@ -217,7 +221,7 @@ class DeviceMaker {
   /// `blocks`: the numbers that the devices must have; empty: those that fit.
   Result<Ranks> make_replica(const EngineConfig& of_replica, const Blocks& blocks) {
     std::shared_ptr<kernels::RankMemory> exchange;
-    if (config_.num_ranks() > 1) {
+    if (config_.num_ranks() > 1 && config_.worker_listen.empty()) {
       auto made = kernels::RankMemory::create(rank_memory_shape(plan_));
       if (!made) return fail(std::move(made.error()));
       exchange = std::move(*made);
@@ -244,8 +248,9 @@ class DeviceMaker {
       };
     }
     if (worker_plans_memory(config)) {
-      if (!its.planned) its.planned = plan_;
-      return worker_process_device(config, plan_, setup, trace_, {});
+      const EnginePlan plan = config.rank > 0 ? model_of_rank(config, plan_) : plan_;
+      if (!its.planned) its.planned = plan;
+      return worker_process_device(config, plan, setup, trace_, {}, joining_);
     }
     auto device =
         setup_.device != nullptr ? Result<std::shared_ptr<kernels::Device>>(setup_.device) : create_device(config);
@@ -257,10 +262,9 @@ class DeviceMaker {
       if (loaded) loaded->description = (*device)->description();
       return loaded;
     }
-    auto loaded = load_device(config, *plan, *device, setup.progress,
-                              {.pools = nullptr, .weights = copies(its, *device), .ranks = exchange});
-    if (!loaded) return loaded;
-    if (exchange != nullptr) reset_with_workers(loaded->factory, exchange, config.rank);
+    auto loaded = load_device(
+        config, *plan, *device, setup.progress,
+        {.pools = nullptr, .weights = copies(its, *device), .connect = connection_of(exchange, config.rank)});
     return loaded;
   }
 
@@ -297,7 +301,7 @@ class DeviceMaker {
       copies = std::move(*made);
       if (share_copies_of_weights(config)) shared = copies;
     }
-    return worker_process_device(config, plan, setup, trace_, {copies, exchange});
+    return worker_process_device(config, plan, setup, trace_, {copies, exchange}, {});
   }
 
   /// Returns the copies of weights that workers of this process share; null if each device makes its own.
@@ -312,6 +316,7 @@ class DeviceMaker {
   const EnginePlan plan_;
   EngineSetup setup_;  ///< without what devices do not need
   trace::SharedTracer trace_;
+  JoiningWorkers joining_;
   std::vector<OfRank> of_rank_;
   std::vector<Blocks> blocks_;  ///< of each replica at its first start
 };
@@ -334,13 +339,13 @@ std::string description_of(const std::vector<DeviceMaker::Ranks>& replicas) {
 
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& planned,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
-                                 const ExternalMemory& external) {
+                                 const ExternalParts& external) {
   EnginePlan plan = planned;
   if (external.weights != nullptr) {
     plan.copied_weight_bytes = std::max<std::int64_t>(0, plan.copied_weight_bytes - external.weights->filled_bytes());
   }
   const auto available_bytes = static_cast<std::int64_t>(device->available_bytes(kernels::MemoryKind::device));
-  const auto loader = ModelLoader::create(config, plan, device, progress, external.weights, external.ranks);
+  const auto loader = ModelLoader::create(config, plan, device, progress, external.weights, external.connect);
   if (!loader) return fail(loader.error());
   if (plan.measures_kv_cache) {
     const auto num_blocks = measured_blocks(config, plan, **loader, available_bytes);

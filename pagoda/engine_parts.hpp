@@ -31,17 +31,19 @@ struct LoadedDevice {
   std::int32_t num_device_blocks = 0;  ///< number of the plan, or the measured number that fits
   std::int32_t num_host_blocks = 0;
 };
-/// Memory that the device does not allocate itself.
-struct ExternalMemory {
+/// Makes the connection of a worker of a rank with the other ranks.
+using ConnectRank = std::function<std::unique_ptr<kernels::Communicator>()>;
+
+/// What a device has from outside.
+struct ExternalParts {
   std::function<Result<execution::KvPools>()> pools;  ///< makes the KV pools; null: the device allocates them
   std::shared_ptr<weights::KeptCopies> weights;       ///< copies of weights that outlive the device; null: none
-  /// Memory through which the ranks of a group exchange rows; null: there is one rank.
-  std::shared_ptr<kernels::RankMemory> ranks = nullptr;
+  ConnectRank connect = nullptr;                      ///< null: there is one rank
 };
 /// Loads the weights that are needed and takes the KV memory. Errors: as Engine::create.
 Result<LoadedDevice> load_device(const EngineConfig& config, const EnginePlan& plan,
                                  const std::shared_ptr<kernels::Device>& device, const StartProgress& progress,
-                                 const ExternalMemory& external = {});
+                                 const ExternalParts& external = {});
 
 /// Reads config, tokenizer and checkpoint headers, creates the devices, sizes the KV caches. Errors: as Engine::create.
 Result<EngineParts> load_engine_parts(const EngineConfig& config, const EngineSetup& setup = {});

@@ -58,11 +58,11 @@ models::RankPlace place_of(const EngineConfig& config) {
   return {config.rank % num_ranks, num_ranks, config.rank / num_ranks, config.pipeline_parallel_size};
 }
 
-/// Returns how many blocks fit so many bytes of each stage, all stages together: stages have as many blocks, which are
-/// as large as their layers need.
+/// Returns how many blocks fit so many bytes of each stage, all stages of a host together: stages have as many blocks,
+/// which are as large as their layers need.
 std::int64_t num_blocks_in(std::int64_t bytes_of_stage, const EngineConfig& config, const EnginePlan& plan) {
   models::RankPlace place = plan.model.place;
-  if (place.num_stages == 1) return bytes_of_stage / plan.memory.kv_bytes_per_block;
+  if (place.num_stages == 1 || config.has_own_host) return bytes_of_stage / plan.memory.kv_bytes_per_block;
   std::int64_t block_bytes = 0;
   for (place.stage = 0; place.stage < place.num_stages; ++place.stage) {
     const models::ModelSpec part = plan.model.of_rank(place);
@@ -164,7 +164,7 @@ std::int64_t kv_budget(const EngineConfig& config, const kernels::Device& device
   if (config.kv_cache_memory > 0) return static_cast<std::int64_t>(config.kv_cache_memory * kBytesPerGib);
   const auto free_bytes = static_cast<double>(device.available_bytes(kernels::MemoryKind::device));
   if (device.shares_host_memory()) {
-    return static_cast<std::int64_t>(free_bytes * kDefaultKvShare / config.num_devices());
+    return static_cast<std::int64_t>(free_bytes * kDefaultKvShare / config.num_devices_on_host());
   }
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(free_bytes * config.gpu_memory_utilization) - fixed_bytes);
 }
@@ -198,6 +198,13 @@ struct MeasuredModel {
   std::int64_t adapter_bytes = 0;  ///< as models::MemoryRequest::adapter_bytes
 };
 
+/// Returns the memory through which a rank of several exchanges rows with the others, for its part.
+std::int64_t exchange_bytes(const EngineConfig& config, const EnginePlan& plan) {
+  const kernels::RankMemoryShape shape = rank_memory_shape(plan);
+  if (!config.has_own_host) return kernels::RankMemory::bytes(shape) / config.num_ranks();
+  return config.max_steps_in_flight() * shape.row_floats * std::int64_t{sizeof(float)};  // of device_link::StageLink
+}
+
 /// Returns the bytes of all adapters that may be loaded at a time. Any of them may be of the larger kind.
 std::int64_t planned_adapter_bytes(const EngineConfig& config, const layers::AdapterModules& modules) {
   const std::int64_t lora = config.enable_lora ? adapters::planned_bytes(config.max_lora_rank, modules) : 0;
@@ -212,9 +219,7 @@ Result<MeasuredModel> measure_model(const EngineConfig& config, const EnginePlan
   const auto model = plan.model.build(weights);
   if (!model) return fail(model.error());
   models::ModelMemory memory = (*model)->memory(plan.limits, device.ops().supports_narrow_rows());
-  if (const std::int32_t ranks = config.num_ranks(); ranks > 1) {
-    memory.activation_bytes += kernels::RankMemory::bytes(rank_memory_shape(plan)) / ranks;
-  }
+  if (config.num_ranks() > 1) memory.activation_bytes += exchange_bytes(config, plan);
   return MeasuredModel{
       .weight_bytes = weights.loaded_bytes(),
       .copied_weight_bytes = plan.checkpoint->is_mapped() ? weights.copied_bytes() : weights.loaded_bytes(),
@@ -264,7 +269,7 @@ Status check_step_results(const EngineConfig& config, const EnginePlan& plan) {
 
 Result<std::shared_ptr<kernels::Device>> create_host_device(const EngineConfig& config) {
   // Replicas on GPUs load one after the other, so each may use all threads.
-  const bool is_part = config.device == "cpu";
+  const bool is_part = config.device == "cpu" && !config.has_own_host;
   const int device = config.replica * config.num_ranks() + config.rank;
   const kernels::CpuPart part = is_part ? kernels::CpuPart{device, config.num_devices()} : kernels::CpuPart();
   auto made = kernels::create_cpu_device({config.threads, config.cpu_isa, config.cpu_affinity}, part);
@@ -320,6 +325,7 @@ Result<std::int32_t> size_kv_cache(const EngineConfig& config, const EnginePlan&
 }
 
 NumDevices all_devices(const EngineConfig& config) {
+  if (config.has_own_host) return {};
   return {config.data_parallel_size, config.num_ranks()};
 }
 
@@ -482,13 +488,18 @@ Result<EnginePlan> plan_in_role(const EngineConfig& config, Role role) {
 
 }  // namespace
 
-Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
-                                   const EnginePlan& planned) {
+EnginePlan model_of_rank(const EngineConfig& config, const EnginePlan& model) {
   PAGODA_ASSERT(!model.draft, "ranks have no draft model");
   EnginePlan plan = model;
   plan.model = model.model.of_rank(place_of(config));
   plan.layout = plan.model.kv_layout(config.slots_per_block(), plan.kv_dtype);
   plan.stored = weights_of_rank(plan);
+  return plan;
+}
+
+Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
+                                   const EnginePlan& planned) {
+  EnginePlan plan = model_of_rank(config, model);
   EngineConfig as_planned = config;
   as_planned.num_device_blocks = planned.num_device_blocks;
   as_planned.num_host_blocks = planned.num_host_blocks;

@@ -55,6 +55,8 @@ Result<EnginePlan> plan_model(const EngineConfig& config);
 /// Sizes the KV cache and the other memory that a plan of plan_model takes of `device`, for the rank and the replica
 /// whose configuration it is. Errors: as Engine::create, among them a tensor that is missing or has another shape.
 Status plan_memory(const EngineConfig& config, const kernels::Device& device, EnginePlan& plan);
+/// Returns a plan of plan_model for another rank, given that of any rank.
+EnginePlan model_of_rank(const EngineConfig& config, const EnginePlan& model);
 /// As plan_memory, for a rank behind the first one of a replica. `planned`: the plan of the first rank, with whose
 /// numbers of blocks and choices the others are planned. `model`: a plan of plan_model.
 Result<EnginePlan> plan_other_rank(const EngineConfig& config, const kernels::Device& device, const EnginePlan& model,
@@ -88,7 +90,7 @@ struct NumDevices {
 
   std::int32_t all() const { return replicas * ranks; }
 };
-/// Returns the number of devices of all replicas.
+/// Returns the number of devices of all replicas that are on the host of this device.
 NumDevices all_devices(const EngineConfig& config);
 
 /// Returns the memory that so many devices on a CPU take in total: copies of weights, the working memory of the largest

@@ -67,9 +67,9 @@ Result<std::shared_ptr<ModelLoader>> ModelLoader::create(const EngineConfig& con
                                                          std::shared_ptr<kernels::Device> device,
                                                          StartProgress progress,
                                                          std::shared_ptr<weights::KeptCopies> kept,
-                                                         std::shared_ptr<kernels::RankMemory> ranks) {
+                                                         ConnectRank connect) {
   std::shared_ptr<ModelLoader> loader(new ModelLoader(config, plan, std::move(device), std::move(progress)));
-  loader->ranks_ = std::move(ranks);
+  loader->connect_ = std::move(connect);
   std::shared_ptr<kernels::Device> host = loader->device_;
   if (!host->shares_host_memory()) {
     auto cpu = create_host_device(config);
@@ -161,8 +161,7 @@ Result<std::unique_ptr<execution::ModelRunner>> ModelLoader::make_runner(const e
     read = [loader = shared_from_this()](const std::string& path) { return loader->adapter_reader_.read(path); };
   }
   return execution::ModelRunner::create(runner_, std::move(*target), std::move(draft), device_, actors::now_us,
-                                        std::move(read),
-                                        ranks_ != nullptr ? ranks_->communicator(plan_.model.place.index()) : nullptr);
+                                        std::move(read), connect_ ? connect_() : nullptr);
 }
 
 Result<std::int64_t> ModelLoader::measure_free_bytes() const {

@@ -10,8 +10,8 @@
 #include "engine/execution/model_runner.hpp"
 #include "engine/weights/device_weights.hpp"
 #include "engine/weights/loaded_weights.hpp"
-#include "kernels/cpu/rank_memory.hpp"
 #include "pagoda/adapter_reader.hpp"
+#include "pagoda/engine_parts.hpp"
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
@@ -22,12 +22,12 @@ namespace pagoda {
 class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
  public:
   /// `kept`: as in weights::LoadedWeights; on a CPU, the copies that EngineConfig::packed_cache has are read from
-  /// there. `ranks`: through it the rank exchanges rows with the others; null if there is one rank. Errors: bad_config
+  /// there. `connect`: null if there is one rank. Errors: bad_config
   /// (threads, cpu_isa, packed_cache), io_failed (packed_cache).
   static Result<std::shared_ptr<ModelLoader>> create(const EngineConfig& config, const EnginePlan& plan,
                                                      std::shared_ptr<kernels::Device> device, StartProgress progress,
                                                      std::shared_ptr<weights::KeptCopies> kept = nullptr,
-                                                     std::shared_ptr<kernels::RankMemory> ranks = nullptr);
+                                                     ConnectRank connect = nullptr);
 
   /// Returns the bytes of the device that are free beside a model and the memory that its ops take for the largest
   /// steps. Loads the weights; blocks.
@@ -58,7 +58,7 @@ class ModelLoader : public std::enable_shared_from_this<ModelLoader> {
   std::int32_t block_size_;
   execution::RunnerConfig runner_;
   AdapterReader adapter_reader_;
-  std::shared_ptr<kernels::RankMemory> ranks_;
+  ConnectRank connect_;
   std::shared_ptr<kernels::Device> device_;
   StartProgress progress_;                     // null once the engine has started
   std::shared_ptr<weights::KeptCopies> kept_;  // copies that outlive the process or the engine; null: there are none

@@ -22,6 +22,8 @@
 #include "io/device_link/child_process.hpp"
 #include "io/device_link/device_proxy.hpp"
 #include "io/device_link/join_listener.hpp"
+#include "io/device_link/stage_link.hpp"
+#include "io/device_link/stage_relay.hpp"
 #include "io/device_link/worker_host.hpp"
 #include "io/model_files/model_fingerprint.hpp"
 #include "io/version.hpp"
@@ -165,12 +167,13 @@ class WorkerStarts {
   }
 
   Result<actors::DeviceProcess> start(caf::actor_system& system, bool memory_lost) {
-    // All processes of the group have ended, but not one that stands by, which has not begun a step.
+    // All processes of the replica have ended, but not one that stands by, which has not begun a step.
     if (process_.exchange != nullptr) process_.exchange->reset(process_.start.rank);
     auto started = first_ ? Result<Started>(std::move(*first_)) : start_one(memory_lost);
     first_.reset();
     if (!started) return fail(std::move(started.error()));
     const std::int64_t pid = started->process->pid();
+    started->process->take_stage();
     if (stands_by_) standby_.begin(process_, deadlines_, stop_.get_token());
     return actors::DeviceProcess{device_link::spawn_device_proxy(system, std::move(started->process)), pid,
                                  started->num_failures, started->memory_lost};
@@ -265,7 +268,12 @@ struct LoadedWorker {
   actors::CacheParts cache;
   execution::DeviceLimits limits;
   device_link::LoadedDeviceFacts facts;
+  std::shared_ptr<device_link::StageLink> stages;  ///< with stages on other hosts; null: there are none
 };
+
+bool has_joined(const device_link::StartWorker& start) {
+  return !start.model.empty();
+}
 
 /// Checks that `path` has the engine's model. Errors: bad_config (other files).
 Status check_same_model(const std::string& path, const std::string& expected) {
@@ -288,8 +296,9 @@ Status use_gpu(EngineConfig& config, const std::string& device) {
   return {};
 }
 
+/// `link`: to the engine, which lives longer than the worker.
 Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const WorkerOptions& options,
-                                 const StartProgress& progress) {
+                                 device_link::FrameChannel& link, const StartProgress& progress) {
   if (start.version != version()) {
     return fail(ErrorCode::bad_config,
                 "the worker is Pagoda " + std::string(version()) + ", the engine is " + start.version);
@@ -301,7 +310,10 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   config->rank = start.rank;
   PAGODA_ASSERT(config->num_ranks() == start.num_ranks, "the engine divides the model");
   if (options.threads > 0) config->threads = options.threads;
-  if (const bool has_joined = !start.model.empty(); has_joined) config->packed_cache = options.packed_cache;
+  if (has_joined(start)) {
+    config->has_own_host = true;
+    config->packed_cache = options.packed_cache;
+  }
   if (Status same = check_same_model(config->model, start.model); !same) return fail(std::move(same.error()));
   if (!options.device.empty()) {
     if (Status named = use_gpu(*config, options.device); !named) return fail(std::move(named.error()));
@@ -324,14 +336,21 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
     if (!mapped) return fail(std::move(mapped.error()));
     weights = std::move(*mapped);
   }
-  std::shared_ptr<kernels::RankMemory> exchange;
-  if (start.num_ranks > 1) {
+  std::shared_ptr<device_link::StageLink> stages;
+  ConnectRank connect;
+  if (start.num_ranks > 1 && has_joined(start)) {
+    stages = std::make_shared<device_link::StageLink>(
+        plan->model.place, rank_memory_shape(*plan).row_floats,
+        [&link](device_link::StageRows rows) { link.send(device_link::FromWorker(std::move(rows))); });
+    connect = [stages] { return stages->communicator(); };
+  } else if (start.num_ranks > 1) {
     auto mapped = kernels::RankMemory::map(kExchangeDescriptor, rank_memory_shape(*plan));
     if (!mapped) return fail(std::move(mapped.error()));
     ::close(kExchangeDescriptor);
-    exchange = std::move(*mapped);
+    connect = [exchange = std::move(*mapped), rank = start.rank] { return exchange->communicator(rank); };
   }
-  auto loaded = load_device(*config, *plan, *device, progress, {.pools = kept, .weights = weights, .ranks = exchange});
+  auto loaded = load_device(*config, *plan, *device, progress,
+                            {.pools = kept, .weights = weights, .connect = std::move(connect)});
   if (!loaded) return fail(std::move(loaded.error()));
   auto cache = loaded->factory.make_cache_engine();
   if (!cache) return fail(std::move(cache.error()));
@@ -340,7 +359,8 @@ Result<LoadedWorker> load_worker(const device_link::StartWorker& start, const Wo
   return LoadedWorker{std::move(*worker),
                       std::move(*cache),
                       device_limits(*config, *plan, loaded->num_device_blocks, loaded->num_host_blocks),
-                      {std::move(loaded->description), loaded->num_device_blocks, loaded->num_host_blocks}};
+                      {std::move(loaded->description), loaded->num_device_blocks, loaded->num_host_blocks},
+                      std::move(stages)};
 }
 
 std::optional<device_link::StartWorker> receive_start(device_link::FrameChannel& channel) {
@@ -363,15 +383,15 @@ int work(const WorkerOptions& options) {
   if (!start) return EXIT_FAILURE;
   if (!start->keeps_memory) ::close(kMemoryDescriptor);
   if (start->kept_weight_bytes == 0) ::close(kWeightsDescriptor);
-  if (start->num_ranks == 1) ::close(kExchangeDescriptor);
+  if (start->num_ranks == 1 || has_joined(*start)) ::close(kExchangeDescriptor);
   device_link::FrameChannel& link = **channel;
   const auto progress = [&](std::string_view what, double done) {
     link.send(device_link::FromWorker(device_link::LoadProgress{std::string(what), done}));
   };
-  auto loaded = load_worker(*start, options, progress);
+  auto loaded = load_worker(*start, options, link, progress);
   if (!loaded) {
     // A worker that has joined logs the error itself, because the engine's log is not beside it.
-    if (!start->model.empty()) spdlog::error("{}", loaded.error().message);
+    if (has_joined(*start)) spdlog::error("{}", loaded.error().message);
     link.send(device_link::FromWorker(device_link::StartFailed{std::move(loaded.error())}));
     return EXIT_FAILURE;
   }
@@ -381,7 +401,7 @@ int work(const WorkerOptions& options) {
   actors::configure_pool(system_config, kPoolThreads);
   caf::actor_system system(system_config);
   device_link::host_device(system, link, std::move(loaded->worker), std::move(loaded->cache), loaded->limits,
-                           std::move(loaded->facts));
+                           std::move(loaded->facts), loaded->stages.get());
   std::_Exit(EXIT_SUCCESS);  // results of steps that still run are not needed
 }
 
@@ -396,9 +416,23 @@ bool worker_plans_memory(const EngineConfig& config) {
   return config.worker_processes && (config.device != "cpu" || !config.worker_listen.empty());
 }
 
+Result<JoiningWorkers> listen_for_workers(const EngineConfig& config, const EnginePlan& plan) {
+  if (config.worker_listen.empty()) return JoiningWorkers{};
+  auto listener = device_link::JoinListener::create(
+      config.worker_listen, {config.worker_tls_cert, config.worker_tls_key, config.worker_tls_ca});
+  if (!listener) return fail(std::move(listener.error()));
+  spdlog::info("workers join at {}", (*listener)->address());
+  JoiningWorkers joining{.listener = std::move(*listener), .stages = nullptr};
+  if (const std::int32_t num_stages = config.pipeline_parallel_size; num_stages > 1) {
+    joining.stages = std::make_shared<device_link::StageRelay>(num_stages, rank_memory_shape(plan).row_floats);
+  }
+  return joining;
+}
+
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTracer& trace, SharedByProcesses shared) {
-  const bool joins = !config.worker_listen.empty();
+                                           const trace::SharedTracer& trace, SharedByProcesses shared,
+                                           const JoiningWorkers& joining) {
+  const bool joins = joining.listener != nullptr;
   if (setup.worker_command.empty() && !joins) {
     return fail(ErrorCode::bad_config, "worker_processes needs EngineSetup::worker_command, the program to start",
                 "worker_processes");
@@ -415,7 +449,7 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
   const std::int32_t host_blocks = plans_there ? config.num_host_blocks : plan.num_host_blocks;
   device_link::WorkerProcessConfig process{
       .command = setup.worker_command,
-      .joins = nullptr,
+      .joins = joining.listener,
       .start = {.version = std::string(version()),
                 .config = io::to_text(plans_there ? config_of_worker(config) : config_of_worker(config, plan)),
                 .num_device_blocks = device_blocks,
@@ -432,6 +466,7 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
       .memory = *memory,
       .weights = std::move(shared.weights),
       .exchange = std::move(shared.exchange),
+      .stages = joining.stages,
       .device = config.device_name(),
       .step_deadline_us = static_cast<TimeUs>(config.step_deadline * 1e6),
       .trace = trace};
@@ -439,11 +474,6 @@ Result<LoadedDevice> worker_process_device(const EngineConfig& config, const Eng
     auto fingerprint = io::model_fingerprint(config.model);
     if (!fingerprint) return fail(std::move(fingerprint.error()));
     process.start.model = std::move(*fingerprint);
-    auto listener = device_link::JoinListener::create(
-        config.worker_listen, {config.worker_tls_cert, config.worker_tls_key, config.worker_tls_ca});
-    if (!listener) return fail(std::move(listener.error()));
-    process.joins = std::move(*listener);
-    spdlog::info("workers join at {}", process.joins->address());
   }
   const auto starts =
       std::make_shared<WorkerStarts>(std::move(process), config.standby_worker, setup.progress,

@@ -13,6 +13,11 @@
 #include "pagoda/engine_plan.hpp"
 #include "pagoda/engine_setup.hpp"
 
+namespace pagoda::device_link {
+class JoinListener;
+class StageRelay;
+}  // namespace pagoda::device_link
+
 namespace pagoda {
 
 /// Returns whether the worker process plans the device's memory. It does if this process cannot look at that memory
@@ -25,11 +30,21 @@ struct SharedByProcesses {
   std::shared_ptr<kernels::RankMemory> exchange;        ///< of the ranks of a replica; null if there is one
 };
 
+/// What the devices of an engine share whose workers join from other hosts.
+struct JoiningWorkers {
+  std::shared_ptr<device_link::JoinListener> listener;  ///< null: workers do not join
+  std::shared_ptr<device_link::StageRelay> stages;      ///< null: there is one stage
+};
+
+/// Opens the port where workers join, if the configuration has one. `plan`: of any rank. Errors: bad_config, io_failed.
+Result<JoiningWorkers> listen_for_workers(const EngineConfig& config, const EnginePlan& plan);
+
 /// Makes a device whose worker and cache engine live in processes that are started as `setup` describes, or that join
 /// as `config` describes. Nothing is loaded yet, except when the worker plans the memory: then a first process has
 /// loaded. `config`, `plan`: of the rank. Errors: bad_config, io_failed, and the error that such a worker reports.
 Result<LoadedDevice> worker_process_device(const EngineConfig& config, const EnginePlan& plan, const EngineSetup& setup,
-                                           const trace::SharedTracer& trace, SharedByProcesses shared);
+                                           const trace::SharedTracer& trace, SharedByProcesses shared,
+                                           const JoiningWorkers& joining);
 
 /// Makes the memory of weight copies that outlives processes. Processes of several replicas may share it if they start
 /// one after the other. Returns null if there are no copies, or if the worker is on another host. Errors: io_failed.

@@ -217,6 +217,10 @@ void ResultChecks::sent(const ExecuteStep& step) {
   in_flight_.push_back({step.step, step.work});
 }
 
+bool ResultChecks::is_in_flight(StepId step) const {
+  return std::ranges::any_of(in_flight_, [&](const Step& sent) { return sent.step == step; });
+}
+
 bool ResultChecks::is_valid(const TokenReport& report) const {
   return lies_in(report.token, limits_.vocab_size) &&
          std::ranges::all_of(report.top, [&](const auto& entry) { return lies_in(entry.first, limits_.vocab_size); });

@@ -73,6 +73,8 @@ class ResultChecks {
   explicit ResultChecks(DeviceLimits limits) : limits_(std::move(limits)) {}
 
   void sent(const ExecuteStep& step);
+  /// Returns whether the step was sent, and its result has not come.
+  bool is_in_flight(StepId step) const;
   /// Checks a result. Each step has one result, in the order of the steps.
   Status check(const StepResult& result);
 

@@ -3,6 +3,7 @@
 /// Messages between the engine's process and a worker process. Both must be of the same build; the first message has
 /// the engine's version.
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -29,7 +30,7 @@ struct StartWorker {
   std::int32_t replica = 0;  ///< EngineConfig::replica
   std::int32_t rank = 0;     ///< EngineConfig::rank
   /// EngineConfig::num_ranks(). If it is above 1, the ranks exchange rows in the file of the fourth descriptor
-  /// (RankMemory).
+  /// (RankMemory), or, in workers of other hosts, in StageRows.
   std::int32_t num_ranks = 1;
 
   static constexpr auto visit_fields(auto& self, auto&& visit) {
@@ -72,9 +73,23 @@ struct WorkerReady {
   static constexpr auto visit_fields(auto& self, auto&& visit) { return visit(self.pid, self.device); }
 };
 
+/// Rows that the stage of a worker on another host passes to the next stage in a step, or a piece of them. The pieces
+/// of a step follow each other.
+struct StageRows {
+  StepId step = 0;
+  std::int64_t count = 0;   ///< floats in all rows of the step
+  bool has_failed = false;  ///< whether the stage could not compute the step; then there are no rows
+  std::string bytes;        ///< floats, little-endian
+
+  static constexpr auto visit_fields(auto& self, auto&& visit) {
+    return visit(self.step, self.count, self.has_failed, self.bytes);
+  }
+};
+static_assert(std::endian::native == std::endian::little, "floats are sent as they are in memory");
+
 using ToWorker =
-    std::variant<StartWorker, ExecuteStep, StepMasks, CachePlan, actors::LoadAdapter, actors::UnloadAdapter>;
+    std::variant<StartWorker, ExecuteStep, StepMasks, CachePlan, actors::LoadAdapter, actors::UnloadAdapter, StageRows>;
 using FromWorker = std::variant<LoadProgress, StartFailed, WorkerReady, StepResult, SwapMeasured, actors::AdapterLoaded,
-                                actors::DeviceFailed>;
+                                actors::DeviceFailed, StageRows>;
 
 }  // namespace pagoda::device_link

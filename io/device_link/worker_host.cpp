@@ -55,7 +55,8 @@ AdapterUplinkActor::behavior_type adapter_uplink(AdapterUplinkActor::pointer sel
 }  // namespace
 
 void host_device(caf::actor_system& system, FrameChannel& channel, actors::WorkerParts worker_parts,
-                 actors::CacheParts cache_parts, const execution::DeviceLimits& limits, LoadedDeviceFacts facts) {
+                 actors::CacheParts cache_parts, const execution::DeviceLimits& limits, LoadedDeviceFacts facts,
+                 StageLink* stages) {
   const UplinkActor up = system.spawn(uplink, &channel);
   const auto cache_engine = actors::spawn_cache_engine(system, std::move(cache_parts), {});
   const auto worker = actors::spawn_worker(system, std::move(worker_parts), cache_engine, {});
@@ -72,13 +73,13 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
   const AdapterUplinkActor adapters = system.spawn(adapter_uplink, &channel, worker);
 
   execution::DeviceMessageChecks checks(limits);
+  const auto refuse = [&](const Error& error) {
+    channel.send(FromWorker(actors::DeviceFailed{error, true, true}));
+    spdlog::error("worker process: {}", error.message);
+    return false;
+  };
   const auto take = [&](auto& message, const auto& receiver) {
-    if (const Status valid = checks.check(message); !valid) {
-      const actors::DeviceFailed failed{valid.error(), true, true};
-      channel.send(FromWorker(failed));
-      spdlog::error("worker process: {}", valid.error().message);
-      return false;
-    }
+    if (const Status valid = checks.check(message); !valid) return refuse(valid.error());
     actors::send_anonymously(receiver, std::move(message));
     return true;
   };
@@ -91,6 +92,11 @@ void host_device(caf::actor_system& system, FrameChannel& channel, actors::Worke
     if (auto* step = std::get_if<ExecuteStep>(&message)) return take(*step, worker);
     if (auto* masks = std::get_if<StepMasks>(&message)) return take(*masks, worker);
     if (auto* plan = std::get_if<CachePlan>(&message)) return take(*plan, cache_engine);
+    if (const auto* rows = std::get_if<StageRows>(&message)) {
+      // Not through the worker, whose thread waits for them.
+      if (stages != nullptr && stages->take(*rows)) return true;
+      return refuse({ErrorCode::internal, "the rows of step " + std::to_string(rows->step) + " are out of order"});
+    }
     if (auto* load = std::get_if<actors::LoadAdapter>(&message)) {
       actors::send_anonymously(adapters, std::move(*load));
       return true;

@@ -70,6 +70,7 @@ Status WorkerProcess::await(WorkerPeer::Events events, const Progress& progress,
 }
 
 WorkerProcess::~WorkerProcess() {
+  if (config_.stages != nullptr && channel_ != nullptr) config_.stages->disconnect(config_.start.rank, *channel_);
   if (channel_ != nullptr) channel_->close();
   if (thread_.joinable()) thread_.join();
 }
@@ -119,6 +120,10 @@ Status WorkerProcess::load(const Progress& progress, const std::stop_token& stop
 
 bool WorkerProcess::has_ended() const {
   return is_stopped_ || end_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+void WorkerProcess::take_stage() {
+  if (config_.stages != nullptr) config_.stages->connect(config_.start.rank, *channel_);
 }
 
 void WorkerProcess::listen(Listener listener) {
@@ -204,6 +209,7 @@ bool WorkerProcess::on_frame(std::span<const std::byte> frame) {
   FromWorker message;
   if (!decode(frame, message)) return false;
   if (auto* result = std::get_if<StepResult>(&message)) return on_result(std::move(*result));
+  if (auto* rows = std::get_if<StageRows>(&message)) return on_rows(std::move(*rows));
   if (auto* measured = std::get_if<SwapMeasured>(&message)) {
     const bool is_valid = is_valid_count(measured->bytes) && is_valid_time(measured->duration_us);
     if (is_valid) listener_.on_swap(*measured);
@@ -253,6 +259,15 @@ bool WorkerProcess::on_result(StepResult result) {
   if (trace::is_on(config_.trace)) trace_step(result, step);
   listener_.on_result(std::move(result));
   return true;
+}
+
+bool WorkerProcess::on_rows(StageRows rows) {
+  if (config_.stages == nullptr) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!checks_.is_in_flight(rows.step)) return false;
+  }
+  return config_.stages->pass(config_.start.rank, std::move(rows));
 }
 
 std::optional<TimeUs> WorkerProcess::before_wait() {

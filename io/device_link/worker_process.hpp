@@ -21,6 +21,7 @@
 #include "io/device_link/messages.hpp"
 #include "io/device_link/shared_kv_memory.hpp"
 #include "io/device_link/shared_weights.hpp"
+#include "io/device_link/stage_relay.hpp"
 #include "io/device_link/worker_peer.hpp"
 #include "kernels/cpu/rank_memory.hpp"
 
@@ -39,6 +40,8 @@ struct WorkerProcessConfig {
   std::shared_ptr<SharedWeights> weights;  ///< memory of copies of weights; null: each process has its own
   /// Memory through which the ranks of the replica exchange rows; null: there is one rank.
   std::shared_ptr<kernels::RankMemory> exchange;
+  /// Passes rows between the stages of workers that join; null: there is one stage, or they are on this host.
+  std::shared_ptr<StageRelay> stages;
   std::string device;  ///< device of several, for messages, for example "replica 1, rank 0"; empty: there is one
   TimeUs step_deadline_us = 0;  ///< time limit of a step; 0: from measured times
   trace::SharedTracer trace;
@@ -82,6 +85,9 @@ class WorkerProcess {
   const LoadedDeviceFacts& device() const { return device_; }
   /// Returns whether the process is known to have ended or to be stopped. Call before listen().
   bool has_ended() const;
+  /// From now on this process has its stage of the model: it gets the rows of the stage before it. Call before a
+  /// process of any stage gets a step.
+  void take_stage();
   /// Starts the reading thread. Call once, before the first send().
   void listen(Listener listener);
   /// Sends a message to the process. Call all overloads on one thread.
@@ -105,6 +111,7 @@ class WorkerProcess {
   void run();
   bool on_frame(std::span<const std::byte> frame);
   bool on_result(StepResult result);
+  bool on_rows(StageRows rows);
   std::optional<TimeUs> before_wait();
   void trace_step(const StepResult& result, const SentStep& step) const;
   /// Returns the reason why the link has ended.

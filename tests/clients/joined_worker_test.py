@@ -5,135 +5,23 @@ token is that of a run in one process. Needs the openssl program; standard libra
 usage: joined_worker_test.py PAGODA MODEL_DIR [unittest arguments]
 """
 import os
-import resource
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-import unittest
 
+import joined_workers
+from joined_workers import SLOWNESS, OtherHost, WithWorkers, path
 from ports import free_port
-from worker_load import PROMPTS, Connection, WorkerServer, children, ends, lives, request, run
-
-SLOWNESS = float(os.environ.get("PAGODA_SLOWNESS", "1"))  # of a build with sanitizers, which keep what was freed
-
-pagoda = model = None
-expected = {}  # by request number
-files = None  # a folder of keys and certificates
-
-
-def openssl(*arguments):
-    subprocess.run(["openssl", *arguments], cwd=files, check=True, capture_output=True)
-
-
-def make_ca(name):
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
-            "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
-
-
-def make_certificate(ca, name, hosts):
-    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-            "-addext", f"subjectAltName={hosts}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial",
-            "-days", "1", "-copy_extensions", "copy", "-out", f"{name}.pem")
-
-
-def path(name):
-    return os.path.join(files, name)
+from worker_load import Connection, WorkerServer, ends, lives
 
 
 def setUpModule():
-    global files
-    files = tempfile.mkdtemp()
-    unittest.addModuleCleanup(shutil.rmtree, files)
-    make_ca("ca")
-    make_ca("strange-ca")
-    make_certificate("ca", "engine", f"IP:127.0.0.1,IP:{OtherHost.ENGINE},DNS:localhost")
-    make_certificate("ca", "elsewhere", "DNS:elsewhere.example")
-    make_certificate("ca", "worker", "DNS:worker")
-    make_certificate("strange-ca", "stranger", "DNS:stranger")
-    with WorkerServer(pagoda, model, "--no-worker-processes") as server:
-        connection = Connection(server.lines)
-        for i, outcome in enumerate(run(connection, [request(i) for i in range(12)])):
-            assert outcome.error is None, outcome.error
-            expected[i] = outcome.tokens()
-        connection.close()
-
-
-class Worker:
-    """pagoda worker --join, with what it logs."""
-
-    def __init__(self, port, *flags, host="127.0.0.1", who="worker", address_space=None, prefix=()):
-        self.lines = []
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
-        self.process = subprocess.Popen(
-            [*prefix, pagoda, "worker", "--join", f"{host}:{port}", "--tls-cert", path(f"{who}.pem"), "--tls-key",
-             path(f"{who}.key"), "--tls-ca", path("ca.pem"), *flags],
-            stderr=subprocess.PIPE, text=True, preexec_fn=limit if address_space else None)
-        self.thread = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
-        self.thread.start()
-
-    def child(self):
-        """The process that works, or would."""
-        return [pid for pid, state in children(self.process.pid) if state != "Z"]
-
-    def wait_for_line(self, part, seconds=30):
-        deadline = time.monotonic() + seconds
-        while not any(part in line for line in list(self.lines)):
-            assert time.monotonic() < deadline, f"{part!r} is not in {self.lines}"
-            time.sleep(0.01)
-
-    def end(self, sig=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(sig)
-        code = self.process.wait(30)
-        self.thread.join(30)
-        self.process.stderr.close()
-        return code
-
-
-class OtherHost:
-    """A network of its own with one cable to this one, which can be cut: `with OtherHost() as host`. Raises OSError where
-    that cannot be had."""
-
-    ENGINE, WORKER = "198.18.77.1", "198.18.77.2"  # of a range that is for tests (RFC 2544)
-
-    def __enter__(self):
-        self.name, self.cable = f"pagoda-{os.getpid()}", f"pagoda{os.getpid()}"
-        try:
-            self.ip("netns", "add", self.name)
-            self.ip("link", "add", self.cable, "type", "veth", "peer", "name", "engine", "netns", self.name)
-            self.ip("addr", "add", f"{self.ENGINE}/30", "dev", self.cable)
-            self.ip("link", "set", self.cable, "up")
-            self.ip("-n", self.name, "addr", "add", f"{self.WORKER}/30", "dev", "engine")
-            self.ip("-n", self.name, "link", "set", "engine", "up")
-        except OSError:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run(["ip", "link", "del", self.cable], capture_output=True)
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
-
-    def ip(self, *arguments):
-        done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise OSError(done.stderr)
-
-    def prefix(self):
-        return ["ip", "netns", "exec", self.name]
-
-    def cut(self):
-        self.ip("link", "set", self.cable, "down")
-
-    def mend(self):
-        self.ip("link", "set", self.cable, "up")
+    joined_workers.set_up()
 
 
 def tls(port, who=None):
@@ -157,41 +45,12 @@ def send_until_closed(connection, piece, count):
         connection.close()
 
 
-class JoinedWorkers(unittest.TestCase):
-    def start(self, *flags, workers=1, prefix=()):
-        self.port = free_port()
-        self.workers = [self.join(prefix=prefix) for _ in range(workers)]
-        self.server = WorkerServer(pagoda, model, *self.engine_flags(), *flags)
-        self.server.__enter__()
-        self.addCleanup(self.server.__exit__, None, None, None)
-        self.connection = Connection(self.server.lines)
-        self.addCleanup(self.connection.close)
-        return self.server
-
-    def engine_flags(self, who="engine", host="127.0.0.1"):
-        return ["--worker-listen", f"{host}:{self.port}", "--worker-tls-cert", path(f"{who}.pem"),
-                "--worker-tls-key", path(f"{who}.key"), "--worker-tls-ca", path("ca.pem")]
-
-    def join(self, *flags, **options):
-        worker = Worker(self.port, *flags, **options)
-        self.addCleanup(worker.end)
-        return worker
-
+class JoinedWorkers(WithWorkers):
     def serving(self):
         """Whose process serves."""
         (pid,) = self.server.wait_for(lambda s: s["worker_pids"])["worker_pids"]
         (worker,) = [worker for worker in self.workers if pid in worker.child()]
         return worker, pid
-
-    def submit(self):
-        return [self.connection.submit(request(i)) for i in range(12)]
-
-    def expect_undisturbed(self, outcomes):
-        for i, outcome in enumerate(outcomes):
-            self.assertTrue(outcome.ended.wait(120), f"request {i} was lost")
-            self.assertIsNone(outcome.error)
-            self.assertEqual(outcome.tokens(), expected[i])
-        self.assertEqual(self.connection.problems, [])
 
     def test_the_engine_waits_for_a_worker_and_starts_none(self):
         server = self.start()
@@ -206,7 +65,7 @@ class JoinedWorkers(unittest.TestCase):
         # Of rows that no host has room for in its share.
         flags = ["--max-num-seqs", "4096", "--kv-cache-memory", "0", "--no-touch-memory"]
         small = self.join(address_space=2 << 30)
-        self.server = WorkerServer(pagoda, model, *self.engine_flags(), *flags)
+        self.server = WorkerServer(joined_workers.pagoda, joined_workers.model, *self.engine_flags(), *flags)
         with self.server as server:
             self.connection = Connection(server.lines)
             blocks = server.stats()["device_blocks_total"]
@@ -214,7 +73,7 @@ class JoinedWorkers(unittest.TestCase):
             self.connection.close()
         small.end()
         self.join()
-        with WorkerServer(pagoda, model, *self.engine_flags(), *flags) as server:
+        with WorkerServer(joined_workers.pagoda, joined_workers.model, *self.engine_flags(), *flags) as server:
             self.assertGreater(server.stats()["device_blocks_total"], 1.5 * blocks)
 
     def test_times_do_not_depend_on_the_clock_of_the_workers_host(self):
@@ -281,7 +140,8 @@ class JoinedWorkers(unittest.TestCase):
         self.port = free_port()
         log = tempfile.TemporaryFile("w+")
         self.addCleanup(log.close)
-        engine = subprocess.Popen([pagoda, "serve", "--model", model, "--worker-processes", "--listen", "none", "--http", "127.0.0.1:0",
+        engine = subprocess.Popen([joined_workers.pagoda, "serve", "--model", joined_workers.model, "--worker-processes",
+                                   "--listen", "none", "--http", "127.0.0.1:0",
                                    *self.engine_flags()], stderr=log, stdout=subprocess.DEVNULL)
         self.addCleanup(lambda: (engine.kill(), engine.wait()))
         worker = self.join()
@@ -319,7 +179,7 @@ class JoinedWorkers(unittest.TestCase):
         self.addCleanup(host.__exit__)
         self.port = free_port()
         far = self.join(host=host.ENGINE, prefix=host.prefix())
-        self.server = WorkerServer(pagoda, model, *self.engine_flags(host="0.0.0.0"), *flags)
+        self.server = WorkerServer(joined_workers.pagoda, joined_workers.model, *self.engine_flags(host="0.0.0.0"), *flags)
         self.server.__enter__()
         self.addCleanup(self.server.__exit__, None, None, None)
         self.connection = Connection(self.server.lines)
@@ -378,7 +238,7 @@ class JoinedWorkers(unittest.TestCase):
         other = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, other)
         copy = os.path.join(other, "model")
-        shutil.copytree(model, copy)
+        shutil.copytree(joined_workers.model, copy)
         same = self.join("--model", copy, "--threads", "1")
         del same
         with open(os.path.join(copy, "config.json"), "a") as file:
@@ -387,13 +247,13 @@ class JoinedWorkers(unittest.TestCase):
         absent = self.join("--model", os.path.join(other, "absent"))
         gpu = self.join("--device", "cuda:1")
         strange = self.join(who="stranger")
-        self.server = WorkerServer(pagoda, model, *self.engine_flags())
+        self.server = WorkerServer(joined_workers.pagoda, joined_workers.model, *self.engine_flags())
 
         def make_one_fit():  # which the server waits for
             wrong.wait_for_line("is not the engine's model", 30 * SLOWNESS)
             absent.wait_for_line("absent", 30 * SLOWNESS)
             gpu.wait_for_line("the engine's device is cpu", 30 * SLOWNESS)
-            shutil.copy(os.path.join(model, "config.json"), copy)
+            shutil.copy(os.path.join(joined_workers.model, "config.json"), copy)
 
         mender = threading.Thread(target=make_one_fit)
         mender.start()
@@ -410,7 +270,7 @@ class JoinedWorkers(unittest.TestCase):
     def test_an_engine_that_is_not_the_one_it_says_is_not_joined(self):
         self.port = free_port()
         worker = self.join()
-        server = subprocess.Popen([pagoda, "serve", "--model", model, "--worker-processes", "--listen", "127.0.0.1:0",
+        server = subprocess.Popen([joined_workers.pagoda, "serve", "--model", joined_workers.model, "--worker-processes", "--listen", "127.0.0.1:0",
                                    *self.engine_flags("elsewhere")], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL)
         self.addCleanup(server.wait)
@@ -473,7 +333,7 @@ class JoinedWorkers(unittest.TestCase):
 
     def test_flags_that_do_not_fit_are_refused_by_name(self):
         self.port = 1
-        engine = ["serve", "--model", model, "--listen", "127.0.0.1:0"]
+        engine = ["serve", "--model", joined_workers.model, "--listen", "127.0.0.1:0"]
         good = self.engine_flags()
         joining = ["worker", "--join", "127.0.0.1:1", "--tls-cert", path("worker.pem"), "--tls-key", path("worker.key")]
         for arguments, message in [
@@ -487,16 +347,10 @@ class JoinedWorkers(unittest.TestCase):
                 (joining + ["--tls-ca", path("ca.key")], "ca.key is not a certificate"),
                 (joining[:-1] + [path("engine.key"), "--tls-ca", path("ca.pem")], "engine.key is not the private key"),
                 (["worker", "--join", "x", *joining[3:], "--tls-ca", path("ca.pem")], "join must be HOST:PORT")]:
-            ended = subprocess.run([pagoda, *arguments], capture_output=True, text=True, timeout=60)
+            ended = subprocess.run([joined_workers.pagoda, *arguments], capture_output=True, text=True, timeout=60)
             self.assertIn(message, ended.stderr)
             self.assertIn(ended.returncode, (1, 2))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(f"usage: {sys.argv[0]} PAGODA MODEL_DIR [unittest arguments]")
-    pagoda, model = sys.argv[1:3]
-    if shutil.which("openssl") is None:
-        print("no openssl program: skipped")
-        sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    joined_workers.main()
