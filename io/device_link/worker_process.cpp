@@ -60,6 +60,9 @@ Status WorkerProcess::spawn(WorkerPeer::Events events) {
 
 Status WorkerProcess::await(WorkerPeer::Events events, const Progress& progress, const std::stop_token& stop) {
   if (progress) progress("waiting for a worker", 0);
+  if (config_.joins->num_waiting() == 0) {
+    spdlog::info("waiting for a worker to join{}", config_.device.empty() ? "" : " (" + config_.device + ")");
+  }
   auto joined = config_.joins->wait_for_worker(std::move(events), stop);
   if (!joined) return fail(std::move(joined.error()));
   peer_ = std::move(joined->peer);
